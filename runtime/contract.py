@@ -1,0 +1,183 @@
+"""The contract: what a policy reads, emits and assumes. It travels inside the ONNX file.
+
+Structures are immutable, refuse unknown keys, and keep every float at full precision.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .errors import ArtifactError
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every contract structure: immutable, keyword-only, no unknown keys."""
+
+
+class Source(Record):
+    """A quantity that the robot measures, as one input tensor `[1, *shape]` of the graph."""
+
+    name: str
+    """Input tensor name."""
+    kind: Literal["joint_position", "joint_velocity"]
+    """Signal that it is gathered from."""
+    joints: tuple[str, ...]
+    """Joints in tensor order."""
+    unit: str
+    """Unit of the values: rad or m (positions), rad/s or m/s (velocities)."""
+    max_age_ns: int
+    """Older than this at a tick is stale: the robot profile's fallback applies."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Tensor shape without the batch dimension."""
+        return (len(self.joints),)
+
+
+class ActionTerm(Record):
+    """Consecutive columns of the action tensor, one per joint, in SI units."""
+
+    name: str
+    kind: Literal["position", "effort"]
+    joints: tuple[str, ...]
+    unit: str
+    low: tuple[float, ...]
+    """Smallest value per joint that the policy was trained with."""
+    high: tuple[float, ...]
+    """Largest value per joint that the policy was trained with."""
+    kp: tuple[float, ...]
+    """Position gain per joint in training, N m/rad or N/m; zero for `effort`."""
+    kd: tuple[float, ...]
+    """Velocity gain per joint in training, N m s/rad or N s/m; zero for `effort`."""
+    closed_by: Literal["drive", "host"]
+    """Who closes the position loop in training: every physics step (`drive`) or every tick (`host`)."""
+    interpolation: Literal["zoh"] = "zoh"
+    """What happens between two ticks: the action is held."""
+
+    def __post_init__(self) -> None:
+        for key in ("low", "high", "kp", "kd"):
+            found = len(getattr(self, key))
+            if found != len(self.joints):
+                raise ValueError(
+                    f"action term {self.name!r}: {key} has {found} values for {len(self.joints)} joints"
+                )
+        for joint, low, high in zip(self.joints, self.low, self.high, strict=True):
+            if not low < high:
+                raise ValueError(f"action term {self.name!r}: empty range [{low}, {high}] of joint {joint!r}")
+
+
+class StateTensor(Record):
+    """A slice of the packed state `h`, in order."""
+
+    name: str
+    size: int
+    initial: tuple[float, ...]
+    """Value at every reset."""
+    max_seen: float
+    """Largest absolute value in the golden trace and the export replay; for monitoring, not a limit."""
+
+
+class Trained(Record):
+    """A set or range covered by training, with the value to use by default."""
+
+    values: tuple[int, ...]
+    default: int
+
+    def __post_init__(self) -> None:
+        if self.default not in self.values:
+            raise ValueError(f"default {self.default} is not among the trained values {self.values}")
+
+
+class Licences(Record):
+    """SPDX identifiers."""
+
+    policy: str
+    robot_model: str
+    data: str
+
+
+class Verification(Record):
+    """What the export's free-running replay against torch showed."""
+
+    decisions: int
+    resets: int
+    max_action_error: float
+    max_state_error: float
+    """Relative to the largest state value seen."""
+
+
+class Contract(Record):
+    """Everything that a runtime must know to run the policy (durations in integer nanoseconds)."""
+
+    schema: int
+    task: str
+    robot_model: str
+    """Identifier of the robot model; a profile for another one is refused."""
+    control_period_ns: int
+    """One tick."""
+    decimation: int
+    """Physics steps per tick in training."""
+    chunk_size: int
+    """H: actions per decision."""
+    execution_horizon: Trained
+    """s: ticks between two decisions."""
+    inference_delay: Trained
+    """d: ticks from the observation until its chunk may act."""
+    max_gap_ticks: int
+    """More skipped ticks in a row than this reset the memory."""
+    sources: tuple[Source, ...]
+    actions: tuple[ActionTerm, ...]
+    states: tuple[StateTensor, ...]
+    licences: Licences
+    provenance: dict[str, str]
+    """How the policy came to be: run, versions, seed, git state."""
+    verification: Verification
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise ValueError(f"schema {self.schema}, expected {SCHEMA}")
+        names = [source.name for source in self.sources]
+        if repeated := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"source named twice: {', '.join(sorted(repeated))}")
+        joints = self.action_joints
+        if repeated := {joint for joint in joints if joints.count(joint) > 1}:
+            raise ValueError(f"joint acted on twice: {', '.join(sorted(repeated))}")
+        for s in self.execution_horizon.values:
+            for d in self.inference_delay.values:
+                if not (1 <= s and 0 <= d <= s and d + s <= self.chunk_size):
+                    raise ValueError(f"impossible horizon: s={s}, d={d}, chunk_size={self.chunk_size}")
+
+    @property
+    def action_joints(self) -> tuple[str, ...]:
+        """Joint of every column of the action tensor."""
+        return tuple(joint for term in self.actions for joint in term.joints)
+
+    @property
+    def state_size(self) -> int:
+        """S: length of the packed state."""
+        return sum(state.size for state in self.states)
+
+    @property
+    def physics_timestep_s(self) -> float:
+        """Physics step of training, in seconds."""
+        return self.control_period_ns / self.decimation * 1e-9
+
+    def to_json(self) -> str:
+        """JSON with full float precision."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str = "contract") -> Contract:
+        """Parse and validate.
+
+        Raises:
+            ArtifactError: names `where`, the key, the expected and the found.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"{where}: {error}") from None
