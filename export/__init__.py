@@ -1,0 +1,1 @@
+"""From a trained policy to one verified ONNX file."""

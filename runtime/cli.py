@@ -7,6 +7,8 @@ import os
 import sys
 from typing import NamedTuple
 
+import tyro
+
 from .errors import AndanteError
 
 
@@ -15,17 +17,22 @@ class Command(NamedTuple):
 
     target: str
     extra: str | None
+    """What `pip install 'andante[EXTRA]'` must have brought, for some of its options at least."""
     summary: str
 
 
 COMMANDS = {
     "train": Command("andante.train.cli:train", "train", "train a policy on a task"),
     "play": Command("andante.train.play:play", "train", "watch an agent on a task: video and plot"),
-    "export": Command("andante.export.cli:export", "export", "write a run's policy as one verified ONNX file"),
-    "verify": Command("andante.runtime.commands.verify:verify", None, "check a policy file's digest and golden trace"),
+    "export": Command(
+        "andante.export.cli:export", "export", "write a run's policy as one verified ONNX file"
+    ),
+    "verify": Command(
+        "andante.runtime.commands.verify:verify", "sim", "check a policy file's digest and golden trace"
+    ),
     "inspect": Command("andante.runtime.commands.inspect:inspect", None, "print a policy file's contract"),
-    "run": Command("andante.runtime.commands.run:run", None, "run a policy file on a robot, at rate"),
-    "tasks": Command("andante.sim.cli:tasks", None, "list the tasks, or describe one"),
+    "run": Command("andante.runtime.commands.run:run", "sim", "run a policy file on a robot, at rate"),
+    "tasks": Command("andante.sim.cli:tasks", "sim", "list the tasks, or describe one"),
 }
 
 
@@ -33,12 +40,22 @@ def usage() -> str:
     """The text of `andante --help`."""
     lines = [f"  {name:<9}{command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
-        ["usage: andante COMMAND [OPTIONS]", "", *lines, "", "andante COMMAND --help tells a command's options."]
+        [
+            "usage: andante COMMAND [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "andante COMMAND --help tells a command's options.",
+        ]
     )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 (a check or an input failed), 2 (usage) or 130 (interrupted)."""
+    """Run one command.
+
+    Returns:
+        Exit status: 0, 1 (a check or an input failed), 2 (usage, or a missing extra) or 130 (interrupted).
+    """
     words = sys.argv[1:] if argv is None else argv
     if not words or words[0] in ("-h", "--help"):
         print(usage())
@@ -54,20 +71,26 @@ def main(argv: list[str] | None = None) -> int:
     module_name, function_name = command.target.split(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except ModuleNotFoundError as error:
-        if command.extra is None or (error.name or "").startswith("andante"):
-            raise
-        return _fail(
-            f"`{words[0]}` needs {error.name}, which is not installed: pip install 'andante[{command.extra}]'", 2
+        status = tyro.cli(
+            function,
+            prog=f"andante {words[0]}",
+            args=words[1:],
+            config=(tyro.conf.FlagCreatePairsOff,),
         )
-    import tyro
-
-    try:
-        status = tyro.cli(function, prog=f"andante {words[0]}", args=words[1:])
+        sys.stdout.flush()
     except AndanteError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read the output has left; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        if command.extra is None or (error.name or "").startswith("andante"):
+            raise
+        hint = f"pip install 'andante[{command.extra}]'"
+        return _fail(f"`{words[0]}` needs {error.name}, which is not installed: {hint}", 2)
     return status if isinstance(status, int) else 0
 
 

@@ -18,7 +18,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Base of every contract structure: immutable, keyword-only, no unknown keys."""
 
 
-class Source(Record):
+class Source(Record, frozen=True):
     """A quantity that the robot measures, as one input tensor `[1, *shape]` of the graph."""
 
     name: str
@@ -38,7 +38,7 @@ class Source(Record):
         return (len(self.joints),)
 
 
-class ActionTerm(Record):
+class ActionTerm(Record, frozen=True):
     """Consecutive columns of the action tensor, one per joint, in SI units."""
 
     name: str
@@ -70,7 +70,7 @@ class ActionTerm(Record):
                 raise ValueError(f"action term {self.name!r}: empty range [{low}, {high}] of joint {joint!r}")
 
 
-class StateTensor(Record):
+class StateTensor(Record, frozen=True):
     """A slice of the packed state `h`, in order."""
 
     name: str
@@ -80,8 +80,12 @@ class StateTensor(Record):
     max_seen: float
     """Largest absolute value in the golden trace and the export replay; for monitoring, not a limit."""
 
+    def __post_init__(self) -> None:
+        if len(self.initial) != self.size:
+            raise ValueError(f"state {self.name!r}: {len(self.initial)} initial values for size {self.size}")
 
-class Trained(Record):
+
+class Trained(Record, frozen=True):
     """A set or range covered by training, with the value to use by default."""
 
     values: tuple[int, ...]
@@ -92,7 +96,11 @@ class Trained(Record):
             raise ValueError(f"default {self.default} is not among the trained values {self.values}")
 
 
-class Licences(Record):
+NO_ASSERTION = "NOASSERTION"
+"""SPDX for a licence that nobody has told."""
+
+
+class Licences(Record, frozen=True):
     """SPDX identifiers."""
 
     policy: str
@@ -100,7 +108,7 @@ class Licences(Record):
     data: str
 
 
-class Verification(Record):
+class Verification(Record, frozen=True):
     """What the export's free-running replay against torch showed."""
 
     decisions: int
@@ -110,7 +118,7 @@ class Verification(Record):
     """Relative to the largest state value seen."""
 
 
-class Contract(Record):
+class Contract(Record, frozen=True):
     """Everything that a runtime must know to run the policy (durations in integer nanoseconds)."""
 
     schema: int
@@ -148,7 +156,7 @@ class Contract(Record):
             raise ValueError(f"joint acted on twice: {', '.join(sorted(repeated))}")
         for s in self.execution_horizon.values:
             for d in self.inference_delay.values:
-                if not (1 <= s and 0 <= d <= s and d + s <= self.chunk_size):
+                if not (s >= 1 and 0 <= d <= s and d + s <= self.chunk_size):
                     raise ValueError(f"impossible horizon: s={s}, d={d}, chunk_size={self.chunk_size}")
 
     @property

@@ -1,4 +1,4 @@
-"""What a task declares without torch: sources, actions, rates. Training and the simulated robot both read it."""
+"""What a task declares without torch: sources, actions, rates; for training and the simulated robot alike."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ class Feature:
 
 
 @dataclass(frozen=True)
+class JointStart:
+    """Where a joint starts an episode: uniformly within a spread of the middle (rad or m, and per second)."""
+
+    joint: str
+    position: float
+    position_spread: float
+    velocity_spread: float
+    """The middle of the velocity is zero."""
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """A task's torch-free half.
 
@@ -36,6 +47,12 @@ class TaskSpec:
     sources: tuple[Source, ...]
     features: tuple[Feature, ...]
     actions: tuple[ActionTerm, ...]
+    start: tuple[JointStart, ...]
+    """All joints of the robot model, in its order."""
+    reward: str
+    """The reward of one tick, in words."""
+    termination: str
+    """What ends an episode before its time, in words."""
     robot_licence: str = "Apache-2.0"
     max_gap_ticks: int = 2
 

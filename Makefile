@@ -1,0 +1,37 @@
+# Two commands do all the set-up on a machine with Python 3.11, gcc and make: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# For example: make demo PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PIP_ARGS ?=
+BIN := .venv/bin
+
+.PHONY: demo test check format clean
+
+demo: .venv/.installed
+	$(BIN)/python bench/demo.py
+
+test: check .venv-ros/.installed
+	$(BIN)/python -m pytest
+
+check: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	touch $@
+
+.venv-ros/.installed: pyproject.toml ros_nodes/setup.py ros_nodes/requirements-test.txt
+	$(PYTHON) -m venv .venv-ros
+	.venv-ros/bin/pip install --quiet --disable-pip-version-check -r ros_nodes/requirements-test.txt
+	.venv-ros/bin/pip install --quiet --disable-pip-version-check --no-deps -e . -e ros_nodes
+	touch $@
+
+clean:
+	rm -rf .venv .venv-ros build dist runs .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,54 @@
+"""The contract of a trained policy: every fact taken from the task or from the policy itself."""
+
+from __future__ import annotations
+
+from andante.runtime.contract import (
+    NO_ASSERTION,
+    SCHEMA,
+    Contract,
+    Licences,
+    StateTensor,
+    Trained,
+    Verification,
+)
+from andante.train.policy import Policy
+
+
+def build_contract(
+    policy: Policy,
+    provenance: dict[str, str],
+    licence: str,
+    verification: Verification,
+    max_seen: tuple[float, ...],
+) -> Contract:
+    """Describe a policy.
+
+    Args:
+        policy: its task and state are described.
+        provenance: how it came to be.
+        licence: SPDX identifier for the policy.
+        verification: of its export.
+        max_seen: largest absolute value per state tensor.
+    """
+    spec = policy.spec
+    horizon = policy.execution_horizon
+    return Contract(
+        schema=SCHEMA,
+        task=spec.name,
+        robot_model=spec.robot_model,
+        control_period_ns=spec.control_period_ns,
+        decimation=spec.decimation,
+        chunk_size=policy.chunk_size,
+        execution_horizon=Trained(values=(horizon,), default=horizon),
+        inference_delay=Trained(values=(0,), default=0),
+        max_gap_ticks=spec.max_gap_ticks,
+        sources=spec.sources,
+        actions=spec.actions,
+        states=tuple(
+            StateTensor(name=state.name, size=state.size, initial=state.initial, max_seen=largest)
+            for state, largest in zip(policy.state_spec(), max_seen, strict=True)
+        ),
+        licences=Licences(policy=licence, robot_model=spec.robot_licence, data=NO_ASSERTION),
+        provenance=provenance,
+        verification=verification,
+    )

@@ -1,0 +1,197 @@
+"""`policy_node`: a lifecycle node that runs a policy file on a robot's joint topics."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from andante.runtime import AndanteError, Controller, load_policy, load_profile
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from std_srvs.srv import Trigger
+
+from . import params
+from .control import ControlThread
+from .diagnostics import describe
+from .process import run_node
+from .topics import TopicRobot
+
+WATCH_S = 0.1
+"""How often changes are looked for."""
+WATCHES_PER_MESSAGE = 10
+"""Diagnostics are published once a second where nothing changes."""
+
+
+class _Seen(NamedTuple):
+    """What is logged when it changes."""
+
+    state: str = "DISABLED"
+    fault: str | None = None
+    refused: str | None = None
+    error: str | None = None
+
+
+class PolicyNode(LifecycleNode):
+    """Configured: policy and profile are loaded, and fit. Active: the policy may move the robot.
+
+    Activation begins the start sequence. `~/start` confirms where the profile asks for it, and begins anew after
+    `~/stop` or `~/clear_fault`. Every beginning is from the policy's initial memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("policy_node")
+        params.declare(self, params.POLICY_NODE)
+        self._control: ControlThread | None = None
+        self._active = False
+        self._seen = _Seen()
+        self._watches = 0
+        self._serve("start", self._start)
+        self._serve("stop", self._stop)
+        self._serve("emergency_stop", self._emergency_stop)
+        self._serve("clear_fault", self._clear_fault)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
+        self.create_timer(WATCH_S, self._watch)
+        if self.get_parameter("autostart").value:
+            if self.trigger_configure() is TransitionCallbackReturn.SUCCESS:
+                self.trigger_activate()
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Load policy and profile; what is wrong with them is one line in the log."""
+        return self._attempt(self._configure)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Begin the start sequence."""
+        return self._attempt(self._activate)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Play the stop sequence to its end; after that nothing is sent."""
+        return self._attempt(self._deactivate)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Let policy, profile and topics go."""
+        return self._attempt(self.close)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop softly and let everything go."""
+        return self._attempt(self.close)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop softly and let everything go; the node can be configured again."""
+        return self._attempt(self.close)
+
+    def close(self) -> None:
+        """Stop softly and let everything go."""
+        self._deactivate()
+        if self._control is not None:
+            self._control.robot.close()
+            self._control = None
+
+    def _attempt(self, transition: Callable[[], None]) -> TransitionCallbackReturn:
+        # rclpy itself would drop an exception without a word.
+        try:
+            transition()
+        except AndanteError as error:
+            self.get_logger().error(str(error))
+            return TransitionCallbackReturn.FAILURE
+        except Exception:
+            self.get_logger().error(traceback.format_exc())
+            return TransitionCallbackReturn.ERROR
+        return TransitionCallbackReturn.SUCCESS
+
+    def _configure(self) -> None:
+        values = params.read(self, params.POLICY_NODE)
+        policy = load_policy(values["policy"])
+        profile = load_profile(values["profile"] or policy.contract.robot_model)
+        controller = Controller(policy, profile)
+        controller.check_output(TopicRobot.carries)
+        robot = TopicRobot(profile, self, values["joint_states_topic"], values["command_topic"])
+        self._control = ControlThread(controller, robot, values["fifo_priority"] or None, self._tell_ready)
+        self.get_logger().info(
+            f"{values['policy']} (digest {policy.digest[:12]}) on robot model {profile.robot_model}: "
+            f"{1e9 / policy.contract.control_period_ns:g} Hz, a decision every "
+            f"{controller.execution_horizon} ticks"
+        )
+
+    def _activate(self) -> None:
+        self._control.start()
+        self._active = True
+
+    def _deactivate(self) -> None:
+        self._active = False
+        if self._control is not None:
+            self._control.halt()
+            self._watch()
+
+    def _serve(self, name: str, action: Callable[[ControlThread], str]) -> None:
+        def answer(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            try:
+                if self._control is None:
+                    raise AndanteError("the node is not configured")
+                response.message = action(self._control)
+                response.success = True
+            except AndanteError as error:
+                response.message = str(error)
+            return response
+
+        self.create_service(Trigger, f"~/{name}", answer)
+
+    def _start(self, control: ControlThread) -> str:
+        if not self._active:
+            raise AndanteError("the node is not active")
+        if control.running:
+            control.controller.confirm()
+            return "confirmed"
+        control.start()
+        return "the start sequence begins"
+
+    def _stop(self, control: ControlThread) -> str:
+        if not control.running:
+            raise AndanteError("nothing is running")
+        control.stop()
+        return "the stop sequence begins"
+
+    def _emergency_stop(self, control: ControlThread) -> str:
+        control.controller.emergency_stop("~/emergency_stop")
+        return "the fallback is in force until ~/clear_fault"
+
+    def _clear_fault(self, control: ControlThread) -> str:
+        control.clear()
+        return "cleared; ~/start begins anew"
+
+    def _tell_ready(self) -> None:
+        self.get_logger().info("ready: ~/start runs the policy")
+
+    def _watch(self) -> None:
+        """Log what has changed; publish diagnostics then, and once a second."""
+        control = self._control
+        if control is None:
+            return
+        controller = control.controller
+        now = _Seen(controller.state.name, controller.fault, control.robot.refused, control.error)
+        self._watches = 0 if now != self._seen else self._watches + 1
+        if self._watches % WATCHES_PER_MESSAGE == 0:
+            message = DiagnosticArray(status=[describe(self.get_fully_qualified_name(), control)])
+            message.header.stamp = self.get_clock().now().to_msg()
+            self._diagnostics.publish(message)
+        before, self._seen = self._seen, now
+        logger = self.get_logger()
+        if now.error not in (None, before.error):
+            logger.error(now.error)
+        if now.fault not in (None, before.fault):
+            logger.error(f"fault: {now.fault}")
+        if now.refused not in (None, before.refused):
+            logger.warning(f"joint state refused: {now.refused}")
+        if now.state != before.state:
+            logger.info(f"state {now.state}")
+            if now.state == "DISABLED" and control.report is not None:
+                logger.info(f"the run was\n{control.report}")
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(PolicyNode)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

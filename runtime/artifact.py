@@ -1,0 +1,203 @@
+"""One policy file: an ONNX model whose metadata carries the contract, the golden trace and a digest.
+
+The digest is sha256 over every top-level field of the model and every metadata entry except itself.
+It detects damage, not tampering: whoever can write the file can also seal it anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import wire
+from .contract import Contract
+from .errors import ArtifactError
+
+MAX_BYTES = 256 * 1024**2
+"""Larger files are refused unread."""
+
+_GRAPH, _METADATA = 7, 14
+_CONTRACT, _TRACE, _DIGEST = "andante.contract", "andante.trace", "andante.digest"
+_SOURCE_PREFIX = "source/"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The golden trace: N consecutive decisions, free-running from the initial state."""
+
+    sources: dict[str, NDArray[np.float32]]
+    """Per source `[N, *shape]`."""
+    reset: NDArray[np.bool_]
+    """`[N]`; the state is put to its initial values before a decision that is marked."""
+    states: NDArray[np.float32]
+    """`[N, S]`: `h_out` of every decision."""
+    actions: NDArray[np.float32]
+    """`[N, H, A]`."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A policy file whose digest was right when it was read."""
+
+    path: str
+    model: bytes
+    """The whole file; onnxruntime ignores the metadata."""
+    contract: Contract
+    trace: Trace
+    digest: str
+
+
+def read_artifact(path: str | Path) -> Artifact:
+    """Read a policy file and check its digest, contract and trace.
+
+    Raises:
+        ArtifactError: missing, truncated, oversized, not ONNX, not from andante, damaged, or keeping
+            weights in another file; the text starts with the path.
+    """
+    model = _read_bytes(Path(path))
+    rest, metadata = _split(model, str(path))
+    missing = [key for key in (_CONTRACT, _TRACE, _DIGEST) if key not in metadata]
+    if missing:
+        raise ArtifactError(
+            f"{path}: no {', '.join(missing)} in its metadata: not exported by andante, or damaged"
+        )
+    digest = _digest(rest, metadata)
+    if digest != metadata[_DIGEST]:
+        raise ArtifactError(
+            f"{path}: damaged: sealed with sha256 {metadata[_DIGEST][:16]}..., "
+            f"its content now has {digest[:16]}..."
+        )
+    contract = Contract.from_json(metadata[_CONTRACT], f"{path}: contract")
+    trace = _decode_trace(metadata[_TRACE], str(path))
+    _check_trace(trace, contract, str(path))
+    return Artifact(str(path), model, contract, trace, digest)
+
+
+def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
+    """Put contract, trace and digest into a serialised ONNX model, replacing those it has.
+
+    Raises:
+        ArtifactError: not a model, weights outside the model, or a trace whose shapes are not the contract's.
+    """
+    where = "model to seal"
+    rest, metadata = _split(model, where)
+    _check_trace(trace, contract, where)
+    metadata |= {_CONTRACT: contract.to_json(), _TRACE: _encode_trace(trace)}
+    metadata[_DIGEST] = _digest(rest, metadata)
+    entries = (
+        wire.encode(_METADATA, wire.encode(1, key.encode()) + wire.encode(2, value.encode()))
+        for key, value in metadata.items()
+    )
+    return b"".join([*rest, *entries])
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ArtifactError(f"{path}: {size} bytes, expected at most {MAX_BYTES}")
+        return path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{path}: {error.strerror}") from None
+
+
+def _split(model: bytes, where: str) -> tuple[list[memoryview], dict[str, str]]:
+    """The raw top-level fields without the metadata, and the metadata."""
+    rest: list[memoryview] = []
+    metadata: dict[str, str] = {}
+    has_graph = False
+    view = memoryview(model)
+    try:
+        for field in wire.scan(view):
+            if field.number == _METADATA:
+                key, value = _entry(field.payload)
+                if key in metadata:
+                    raise ValueError(f"metadata {key!r} twice")
+                metadata[key] = value
+            else:
+                rest.append(field.raw)
+                has_graph |= field.number == _GRAPH
+        if not has_graph:
+            raise ValueError("no graph in it")
+        external = wire.has_external_data(view)
+    except ValueError as error:
+        raise ArtifactError(f"{where}: truncated, damaged or not an ONNX model: {error}") from None
+    if external:
+        raise ArtifactError(f"{where}: keeps weights in another file (external data), expected one file")
+    return rest, metadata
+
+
+def _entry(message: memoryview) -> tuple[str, str]:
+    fields = list(wire.scan(message))
+    if [field.number for field in fields] != [1, 2]:
+        raise ValueError("metadata entry is not a key and a value")
+    key, value = (str(field.payload, "utf-8") for field in fields)
+    return key, value
+
+
+def _digest(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
+    sha = hashlib.sha256()
+    for raw in rest:
+        sha.update(raw)
+    for key in sorted(metadata.keys() - {_DIGEST}):
+        sha.update(wire.encode(1, key.encode()) + wire.encode(2, metadata[key].encode()))
+    return sha.hexdigest()
+
+
+def _encode_trace(trace: Trace) -> str:
+    arrays: dict[str, NDArray[np.generic]] = {
+        "reset": trace.reset,
+        "states": trace.states,
+        "actions": trace.actions,
+    }
+    arrays |= {_SOURCE_PREFIX + name: values for name, values in trace.sources.items()}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _decode_trace(text: str, where: str) -> Trace:
+    try:
+        with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
+            sources = {
+                name.removeprefix(_SOURCE_PREFIX): arrays[name]
+                for name in arrays.files
+                if name.startswith(_SOURCE_PREFIX)
+            }
+            return Trace(sources, arrays["reset"], arrays["states"], arrays["actions"])
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ArtifactError(f"{where}: golden trace is not readable: {error}") from None
+
+
+def _check_trace(trace: Trace, contract: Contract, where: str) -> None:
+    expected = [source.name for source in contract.sources]
+    if sorted(trace.sources) != sorted(expected):
+        raise ArtifactError(
+            f"{where}: golden trace has sources {sorted(trace.sources)}, contract says {sorted(expected)}"
+        )
+    decisions = trace.reset.size
+    if not decisions:
+        raise ArtifactError(f"{where}: golden trace has no decisions")
+    arrays: list[tuple[str, NDArray[np.generic], tuple[int, ...], type[np.generic]]] = [
+        ("reset", trace.reset, (), np.bool_),
+        *((source.name, trace.sources[source.name], source.shape, np.float32) for source in contract.sources),
+        ("states", trace.states, (contract.state_size,), np.float32),
+        ("actions", trace.actions, (contract.chunk_size, len(contract.action_joints)), np.float32),
+    ]
+    for name, array, shape, dtype in arrays:
+        if array.dtype != dtype or array.shape != (decisions, *shape):
+            raise ArtifactError(
+                f"{where}: golden trace: {name!r} is {array.dtype} {list(array.shape)}, "
+                f"contract says {np.dtype(dtype)} {[decisions, *shape]}"
+            )
+        if not np.isfinite(array).all():
+            raise ArtifactError(f"{where}: golden trace: {name!r} has a value that is not finite")

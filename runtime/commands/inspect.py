@@ -1,0 +1,101 @@
+"""`andante inspect`: a policy file's contract, for people or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from ..artifact import Artifact, read_artifact
+from ..contract import Contract, Trained
+
+
+def inspect(policy: Positional[Path], json: bool = False) -> None:
+    """Print what a policy file reads, emits and assumes.
+
+    Args:
+        policy: The policy file.
+        json: Print the contract as it is in the file.
+    """
+    artifact = read_artifact(policy)
+    print(artifact.contract.to_json() if json else "\n".join(describe(artifact)))
+
+
+def describe(artifact: Artifact) -> Iterator[str]:
+    """The lines of the report."""
+    contract = artifact.contract
+    yield f"{artifact.path}: {contract.task}, for robot model {contract.robot_model}"
+    yield from _facts(artifact)
+    yield ""
+    yield from _table(
+        ("source", "kind", "unit", "largest age", "joints"),
+        [
+            (s.name, s.kind, s.unit, f"{s.max_age_ns / 1e6:g} ms", ", ".join(s.joints))
+            for s in contract.sources
+        ],
+    )
+    yield ""
+    yield from _table(
+        ("action", "kind", "joint", "unit", "range", "kp", "kd", "closed by", "between ticks"),
+        _action_rows(contract),
+    )
+    yield ""
+    yield from _table(
+        ("state", "size", "largest seen"),
+        [(s.name, str(s.size), f"{s.max_seen:.4g}") for s in contract.states],
+    )
+    yield ""
+    yield from _table(("provenance", ""), sorted(contract.provenance.items()))
+
+
+def _facts(artifact: Artifact) -> Iterator[str]:
+    contract, trace = artifact.contract, artifact.trace
+    verification, licences = contract.verification, contract.licences
+    period_ms = contract.control_period_ns / 1e6
+    facts = {
+        "file": f"{len(artifact.model) / 1e3:.0f} kB, contract schema {contract.schema}",
+        "digest": f"sha256 {artifact.digest}",
+        "rate": f"{1e3 / period_ms:g} Hz: a tick of {period_ms:g} ms is {contract.decimation} physics steps",
+        "chunk": f"H = {contract.chunk_size} actions per decision",
+        "horizon": f"s = {_trained(contract.execution_horizon)} ticks between decisions",
+        "delay": f"d = {_trained(contract.inference_delay)} ticks from observation to action",
+        "memory": f"S = {contract.state_size}; reset by a gap of more than {contract.max_gap_ticks} ticks",
+        "licences": f"policy {licences.policy}, robot model {licences.robot_model}, data {licences.data}",
+        "verified": f"{verification.decisions} decisions, {verification.resets} resets, against training: "
+        f"actions within {verification.max_action_error:.1e}, "
+        f"states within {verification.max_state_error:.1e} of the largest",
+        "golden trace": f"{len(trace.reset)} decisions, {int(trace.reset.sum())} resets",
+    }
+    for name, text in facts.items():
+        yield f"  {name:<14}{text}"
+
+
+def _trained(trained: Trained) -> str:
+    others = ", ".join(str(value) for value in trained.values)
+    return f"{trained.default} (trained: {others})"
+
+
+def _action_rows(contract: Contract) -> list[tuple[str, ...]]:
+    return [
+        (
+            term.name,
+            term.kind,
+            joint,
+            term.unit,
+            f"[{low:g}, {high:g}]",
+            f"{kp:g}",
+            f"{kd:g}",
+            term.closed_by,
+            term.interpolation,
+        )
+        for term in contract.actions
+        for joint, low, high, kp, kd in zip(term.joints, term.low, term.high, term.kp, term.kd, strict=True)
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    table = [head, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    for row in table:
+        yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

@@ -1,0 +1,188 @@
+"""The real-time loop: one controller and one robot, at rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .command import JointCommand, Sample
+from .contract import Record
+from .controller import Controller
+from .histogram import Histogram, Quantiles
+from .realtime import Clock, MonotonicClock, tuned
+from .robots.base import Robot
+from .states import State
+
+
+class LoopReport(Record, frozen=True):
+    """How a run went."""
+
+    ticks: int
+    missed: int
+    """Ticks that passed without a command."""
+    overruns: int
+    """Ticks whose work ended after the next one's deadline."""
+    jitter_us: Quantiles
+    """From a tick's deadline until the loop woke for it."""
+    step_us: Quantiles
+    """The policy's inference."""
+    tick_us: Quantiles
+    """Read, decide, write."""
+    decisions: int
+    dropped: int
+    starved: int
+    saturations: int
+    faults: tuple[str, ...]
+    state: str
+    """The controller's last state: `disabled` after a complete stop."""
+    tuning: dict[str, str]
+    """What the operating system granted."""
+
+    def __str__(self) -> str:
+        faults = "; ".join(self.faults) or "none"
+        return "\n".join(
+            [
+                f"ticks        {self.ticks} ({self.missed} missed, {self.overruns} overruns)",
+                f"jitter       {self.jitter_us}",
+                f"inference    {self.step_us}",
+                f"tick         {self.tick_us}",
+                f"decisions    {self.decisions} ({self.dropped} dropped, {self.starved} starved ticks)",
+                f"saturations  {self.saturations}",
+                f"faults       {faults}",
+                f"state        {self.state}",
+                f"tuning       {', '.join(f'{name}: {result}' for name, result in self.tuning.items())}",
+            ]
+        )
+
+
+class RealtimeLoop:
+    """Ticks at absolute deadlines: tick = floor((now - start) / period); a late one is not made up for."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        robot: Robot,
+        fifo_priority: int | None = None,
+        cpu: int | None = None,
+        clock: Clock | None = None,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        """Join a controller and a robot, whose `close` stays the caller's business.
+
+        Args:
+            controller: in `DISABLED`.
+            robot: what to run it on.
+            fifo_priority: for SCHED_FIFO, 1 to 99.
+            cpu: the core to run on.
+            clock: the system's monotonic clock when None; the robot's stamps must be of the same.
+            on_ready: called once when the controller is `READY` and its profile wants a confirmation; must
+                return at once, and have `controller.confirm` called.
+
+        Raises:
+            ProfileError: the robot cannot carry what the profile's fallback needs.
+        """
+        controller.check_output(robot.carries)
+        self._controller = controller
+        self._robot = robot
+        self._fifo_priority = fifo_priority
+        self._cpu = cpu
+        self._clock = MonotonicClock() if clock is None else clock
+        self._on_ready = on_ready
+        self._stopping = False
+        self._robot_failed = False
+        self._sample = Sample.allocate(controller.profile.signals, len(controller.profile.joints))
+
+    def stop(self) -> None:
+        """Have `run` play the stop sequence and return; may come from a signal handler or another thread."""
+        self._stopping = True
+
+    def run(self, seconds: float) -> LoopReport:
+        """Start, let the policy run for `seconds`, stop softly.
+
+        Reaching `RUN` may take as long again. In `FAULT` the fallback's last command goes on until the time
+        is over or `stop` is called.
+
+        Raises:
+            AndanteError: the controller is not `DISABLED`, or has a latched fault.
+        """
+        controller, clock = self._controller, self._clock
+        period_ns = controller.contract.control_period_ns
+        jitter, step, work = Histogram(), Histogram(), Histogram()
+        missed = overruns = 0
+        controller.warmup()
+        controller.activate()
+        self._robot_failed = False
+        with tuned(self._fifo_priority, self._cpu) as tuning:
+            start_ns = clock.now_ns()
+            end_ns = start_ns + round(seconds * 1e9)
+            tick = -1
+            previous = controller.state
+            while not self._finished():
+                expected = tick + 1
+                clock.sleep_until_ns(start_ns + expected * period_ns)
+                woken_ns = clock.now_ns()
+                tick = (woken_ns - start_ns) // period_ns
+                missed += tick - expected
+                jitter.add(woken_ns - start_ns - expected * period_ns)
+                decisions = controller.counters.decisions
+                self._exchange(tick)
+                if controller.counters.decisions != decisions:
+                    step.add(controller.worker.inference_ns)
+                now_ns = clock.now_ns()
+                work.add(now_ns - woken_ns)
+                if now_ns >= start_ns + (tick + 1) * period_ns:
+                    overruns += 1
+                    controller.overrun()
+                if controller.state is not previous:
+                    if controller.state is State.READY:
+                        self._confirm()
+                    elif controller.state is State.RUN:
+                        end_ns = now_ns + round(seconds * 1e9)
+                    previous = controller.state
+                if self._stopping or now_ns >= end_ns:
+                    self._stopping = True
+                    controller.stop()
+        self._stopping = False
+        counters = controller.counters
+        return LoopReport(
+            ticks=counters.ticks,
+            missed=missed,
+            overruns=overruns,
+            jitter_us=jitter.quantiles(),
+            step_us=step.quantiles(),
+            tick_us=work.quantiles(),
+            decisions=counters.decisions,
+            dropped=counters.dropped,
+            starved=counters.starved,
+            saturations=counters.saturations,
+            faults=() if controller.fault is None else (controller.fault,),
+            state=controller.state.value,
+            tuning=tuning,
+        )
+
+    def _finished(self) -> bool:
+        state = self._controller.state
+        return state is State.DISABLED or (state is State.FAULT and (self._stopping or self._robot_failed))
+
+    def _exchange(self, tick: int) -> None:
+        """Read, tick, write. A failing robot is an emergency stop; the command still goes out if it can."""
+        try:
+            self._sample = self._robot.read()
+        except Exception as error:  # its driver's exceptions are its own
+            self._fail("read", error)
+        command: JointCommand = self._controller.tick(tick, self._sample)
+        if command.mode == "disabled":
+            return
+        try:
+            self._robot.write(command)
+        except Exception as error:
+            self._fail("write", error)
+
+    def _fail(self, verb: str, error: Exception) -> None:
+        self._robot_failed = True
+        self._controller.emergency_stop(f"robot {self._robot.name!r} failed to {verb}: {error!r}")
+
+    def _confirm(self) -> None:
+        if self._controller.profile.confirm and self._on_ready is not None:
+            self._on_ready()
+        elif not self._controller.profile.confirm:
+            self._controller.confirm()

@@ -1,0 +1,60 @@
+"""A controller's states, and what each edge between them resets."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class State(Enum):
+    """Where a controller is in its life. In every state but `DISABLED` every tick emits a command."""
+
+    DISABLED = "disabled"
+    """Nothing is written to the robot."""
+    WAIT_SENSORS = "wait_sensors"
+    """Damping, until every signal is fresh."""
+    START = "start"
+    """The profile's start sequence, from the measured pose."""
+    READY = "ready"
+    """Where the start sequence ended, until confirmed."""
+    RUN = "run"
+    """The policy."""
+    STOP = "stop"
+    """The profile's stop sequence, from the measured pose."""
+    FALLBACK = "fallback"
+    """A step of the fallback table that has a duration."""
+    FAULT = "fault"
+    """The last step of the fallback table, until cleared."""
+
+
+class Reset(Enum):
+    """A piece of state that is carried across ticks."""
+
+    MEMORY = "memory"
+    """The policy's memory, the chunk buffer (a new epoch) and the decision grid."""
+    SEQUENCE = "sequence"
+    """Phase of the start and stop sequences."""
+    EVENTS = "events"
+    """For how many ticks in a row each event has been tolerated."""
+    REQUESTS = "requests"
+    """Confirmation, stop and overrun as told by the driver."""
+    COUNTERS = "counters"
+    """Counters, saturations, and the last tick number."""
+
+
+_LIVE = (State.WAIT_SENSORS, State.START, State.READY, State.RUN, State.STOP)
+
+EDGES: dict[tuple[State, State], frozenset[Reset]] = {
+    (State.DISABLED, State.WAIT_SENSORS): frozenset(Reset),
+    (State.WAIT_SENSORS, State.START): frozenset({Reset.SEQUENCE}),
+    (State.START, State.READY): frozenset(),
+    (State.READY, State.RUN): frozenset({Reset.MEMORY, Reset.EVENTS}),
+    (State.START, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),
+    (State.READY, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),
+    (State.RUN, State.STOP): frozenset({Reset.MEMORY, Reset.SEQUENCE, Reset.EVENTS}),
+    **{(state, State.FALLBACK): frozenset({Reset.MEMORY}) for state in _LIVE},
+    (State.FALLBACK, State.FAULT): frozenset(),
+    **{(state, State.DISABLED): frozenset({Reset.MEMORY}) for state in (*_LIVE, State.FALLBACK, State.FAULT)},
+}
+"""Every edge there is. The reason of a fault and an emergency stop are no edge's business: `clear` alone
+takes them away, so they outlive a deactivation.
+"""

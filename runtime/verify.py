@@ -1,0 +1,86 @@
+"""What `andante verify` checks: digest, golden trace, and the closed loop against the training run."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from .artifact import Artifact, read_artifact
+from .errors import AndanteError
+from .policy import Deviation, PolicySession, replay
+
+RETURN_TOLERANCE = 0.01
+"""Largest difference of the closed loop's mean return, in units of (return - random return)."""
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What is needed of a run's `result.json`; other keys are the trainer's."""
+
+    trained: float = msgspec.field(name="return")
+    random_return: float
+    episodes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class ClosedLoopCheck:
+    """Mean return of the policy file in the simulated robot, beside that of the training's evaluation."""
+
+    measured: float
+    result: RunResult
+
+    @property
+    def deviation(self) -> float:
+        """Difference of the returns in units of (return - random return)."""
+        return abs(self.measured - self.result.trained) / abs(self.result.trained - self.result.random_return)
+
+    @property
+    def acceptable(self) -> bool:
+        """Whether the file does in closed loop what the run did."""
+        return self.deviation <= RETURN_TOLERANCE
+
+
+def check_golden_trace(path: str | Path) -> tuple[Artifact, Deviation]:
+    """Read a policy file, its digest included, and replay its golden trace.
+
+    Raises:
+        ArtifactError: the file is not a whole policy file.
+    """
+    artifact = read_artifact(path)
+    session = PolicySession(artifact.model, artifact.contract, artifact.digest, path)
+    return artifact, replay(session, artifact.trace)
+
+
+def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
+    """Run the episodes of the run's evaluation with the policy file: same seed, same initial states.
+
+    Raises:
+        AndanteError: `run_dir` has no readable `result.json`, or a run that is no better than random.
+        ModuleNotFoundError: the simulator is not installed.
+    """
+    result = read_result(run_dir)
+    closed_loop = importlib.import_module("andante.sim.closed_loop").closed_loop
+    loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
+    return ClosedLoopCheck(float(np.mean(loop.returns)), result)
+
+
+def read_result(run_dir: Path) -> RunResult:
+    """The evaluation that a run ended with.
+
+    Raises:
+        AndanteError: names the file, and what is wrong with it.
+    """
+    path = run_dir / "result.json"
+    try:
+        result = msgspec.json.decode(path.read_bytes(), type=RunResult)
+    except OSError as error:
+        raise AndanteError(f"{path}: {error.strerror}; expected the folder of a finished run") from None
+    except msgspec.DecodeError as error:
+        raise AndanteError(f"{path}: {error}") from None
+    if result.trained == result.random_return:
+        raise AndanteError(f"{path}: return equals random_return, {result.trained}: nothing to compare with")
+    return result

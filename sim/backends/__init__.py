@@ -1,0 +1,1 @@
+"""Physics engines behind `Env`."""

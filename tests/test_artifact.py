@@ -1,0 +1,194 @@
+"""The policy file: what is in it comes back, and nothing else passes for it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import msgspec
+import numpy as np
+import onnx
+import pytest
+from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
+
+from andante.runtime.artifact import MAX_BYTES, Trace, read_artifact, seal
+from andante.runtime.contract import Contract, Source, Trained
+from andante.runtime.errors import ArtifactError
+
+
+@pytest.fixture
+def write(tmp_path):
+    path = tmp_path / "policy.onnx"
+
+    def write(content: bytes):
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+def test_contract_and_trace_come_back_exactly(write):
+    contract = tiny_contract(provenance={"thirds": repr(1 / 3), "ö": "λ"}, control_period_ns=16_666_667)
+    trace = tiny_trace()
+    artifact = read_artifact(write(seal(tiny_model().SerializeToString(), contract, trace)))
+    assert artifact.contract == contract
+    for name in ("reset", "states", "actions"):
+        np.testing.assert_array_equal(getattr(artifact.trace, name), getattr(trace, name))
+    np.testing.assert_array_equal(artifact.trace.sources["q"], trace.sources["q"])
+
+
+def test_sealing_again_replaces_and_keeps_other_metadata(write):
+    model = tiny_model()
+    model.metadata_props.add(key="other", value="kept")
+    first = seal(model.SerializeToString(), tiny_contract(), tiny_trace())
+    path = write(seal(first, tiny_contract(task="renamed"), tiny_trace()))
+    assert read_artifact(path).contract.task == "renamed"
+    metadata = [(entry.key, entry.value) for entry in onnx.load(path).metadata_props]
+    assert ("other", "kept") in metadata
+    assert len(metadata) == 4
+
+
+def test_digest_survives_loading_and_saving_with_onnx(write):
+    path = write(tiny_policy())
+    digest = read_artifact(path).digest
+    onnx.save(onnx.load(path), path)
+    assert read_artifact(path).digest == digest
+
+
+def test_every_changed_byte_is_found(write):
+    content = tiny_policy()
+    draw = random.Random(0)
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= draw.randrange(1, 256)
+        with pytest.raises(ArtifactError, match=r"policy\.onnx"):
+            read_artifact(write(damaged))
+
+
+def test_changed_bytes_of_a_trained_policy_are_found(write, trained_policy):
+    content = trained_policy.read_bytes()
+    draw = random.Random(0)
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        with pytest.raises(ArtifactError, match=r"policy\.onnx"):
+            read_artifact(write(damaged))
+
+
+def test_every_truncation_is_found(write):
+    content = tiny_policy()
+    for length in range(0, len(content), 7):
+        with pytest.raises(ArtifactError, match=r"policy\.onnx"):
+            read_artifact(write(content[:length]))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, world\n", b"\x89PNG\r\n\x1a\n" + bytes(100), bytes(1000)])
+def test_what_is_not_onnx_is_refused(write, content):
+    with pytest.raises(ArtifactError, match=r"policy\.onnx: truncated, damaged or not an ONNX model"):
+        read_artifact(write(content))
+
+
+def test_foreign_onnx_file_is_refused(write):
+    with pytest.raises(ArtifactError, match=r"policy\.onnx: no andante\.contract.*not exported by andante"):
+        read_artifact(write(tiny_model().SerializeToString()))
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    with pytest.raises(ArtifactError, match=r"absent\.onnx: No such file"):
+        read_artifact(tmp_path / "absent.onnx")
+    with pytest.raises(ArtifactError, match="Is a directory"):
+        read_artifact(tmp_path)
+
+
+def test_oversized_file_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.onnx"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(
+        ArtifactError, match=rf"huge\.onnx: {MAX_BYTES + 1} bytes, expected at most {MAX_BYTES}"
+    ):
+        read_artifact(path)
+
+
+def test_weights_in_another_file_are_refused(tmp_path):
+    path = tmp_path / "policy.onnx"
+    onnx.save(tiny_model(), path, save_as_external_data=True, size_threshold=0, location="weights")
+    assert (tmp_path / "weights").exists()
+    with pytest.raises(ArtifactError, match=r"policy\.onnx: keeps weights in another file"):
+        read_artifact(path)
+
+
+def test_weights_in_another_file_are_found_inside_a_subgraph(write):
+    model = tiny_model()
+    branch = onnx.helper.make_graph([], "branch", [], [], [onnx.TensorProto(name="w", dims=[1], data_type=1)])
+    branch.initializer[0].data_location = onnx.TensorProto.EXTERNAL
+    model.graph.node.add(op_type="If", input=["q"], output=["x"]).attribute.append(
+        onnx.helper.make_attribute("then_branch", branch)
+    )
+    with pytest.raises(ArtifactError, match="keeps weights in another file"):
+        read_artifact(write(model.SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chunk_size": 4}, r"'actions' is float32 \[64, 3, 2\], contract says float32 \[64, 4, 2\]"),
+        ({"states": ()}, r"'states' is float32 \[64, 2\], contract says float32 \[64, 0\]"),
+        ({"sources": ()}, r"golden trace has sources \['q'\], contract says \[\]"),
+        (
+            {"sources": (Source(name="q", kind="joint_position", joints=("a",), unit="rad", max_age_ns=1),)},
+            r"'q' is float32 \[64, 2\], contract says float32 \[64, 1\]",
+        ),
+    ],
+)
+def test_trace_must_have_the_shapes_of_the_contract(changes, message):
+    with pytest.raises(ArtifactError, match=message):
+        seal(tiny_model().SerializeToString(), tiny_contract(**changes), tiny_trace())
+
+
+def test_trace_must_be_finite():
+    trace = tiny_trace()
+    trace.states[3, 1] = np.nan
+    with pytest.raises(ArtifactError, match="'states' has a value that is not finite"):
+        seal(tiny_model().SerializeToString(), tiny_contract(), trace)
+
+
+def test_trace_must_have_decisions():
+    with pytest.raises(ArtifactError, match="golden trace has no decisions"):
+        seal(tiny_model().SerializeToString(), tiny_contract(), tiny_trace(decisions=0))
+
+
+def test_trace_in_double_precision_is_refused():
+    trace = tiny_trace()
+    wide = Trace(trace.sources, trace.reset, trace.states.astype(np.float64), trace.actions)
+    with pytest.raises(ArtifactError, match=r"'states' is float64 \[64, 2\], contract says float32"):
+        seal(tiny_model().SerializeToString(), tiny_contract(), wide)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 99}, "schema 99, expected 1"),
+        ({"colour": "red"}, "unknown field `colour`"),
+        ({"chunk_size": "three"}, r"Expected `int`, got `str` - at `\$\.chunk_size`"),
+        ({"execution_horizon": {"values": [4], "default": 4}}, "impossible horizon: s=4, d=0, chunk_size=3"),
+    ],
+)
+def test_contract_error_names_file_key_and_values(change, message):
+    fields = json.loads(tiny_contract().to_json()) | change
+    with pytest.raises(ArtifactError, match=f"policy.onnx: contract: .*{message}"):
+        Contract.from_json(json.dumps(fields), "policy.onnx: contract")
+
+
+def test_contract_without_a_key_is_refused():
+    fields = json.loads(tiny_contract().to_json())
+    del fields["control_period_ns"]
+    with pytest.raises(ArtifactError, match="missing required field `control_period_ns`"):
+        Contract.from_json(json.dumps(fields))
+
+
+def test_contract_is_immutable():
+    with pytest.raises(AttributeError):
+        tiny_contract().chunk_size = 4
+    changed = msgspec.structs.replace(tiny_contract(), execution_horizon=Trained(values=(1, 3), default=1))
+    assert tiny_contract() != changed

@@ -1,0 +1,124 @@
+"""The command line: what goes wrong is one line and a non-zero exit."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from conftest import andante
+from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
+
+from andante.runtime.artifact import Trace, seal
+from andante.runtime.cli import COMMANDS, main
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(tiny_policy())
+    return path
+
+
+def test_installed_command_tells_its_version_and_its_commands():
+    assert andante("--version").stdout == "0.1.0\n"
+    usage = andante("--help")
+    assert usage.returncode == 0
+    assert all(f"  {name} " in usage.stdout for name in COMMANDS)
+
+
+def test_no_command_prints_usage_and_fails(capsys):
+    assert main([]) == 2
+    assert capsys.readouterr().out.startswith("usage: andante COMMAND")
+
+
+def test_unknown_command_lists_the_commands(capsys):
+    assert main(["fly"]) == 2
+    assert capsys.readouterr().err == f"andante: no command 'fly'; commands: {', '.join(COMMANDS)}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert f"usage: andante {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_unknown_option_is_named(command, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "something", "--no-such-option", "1"])
+    assert exit_.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "run"])
+def test_missing_policy_file_is_one_line(command, tmp_path, capsys):
+    assert main([command, str(tmp_path / "absent.onnx")]) == 1
+    assert capsys.readouterr().err == f"andante: {tmp_path}/absent.onnx: No such file or directory\n"
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "run"])
+def test_foreign_file_is_one_line(command, tmp_path, capsys):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a policy\n")
+    assert main([command, str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"andante: {path}: truncated, damaged or not an ONNX model")
+    assert captured.err.count("\n") == 1
+
+
+def test_inspect_prints_the_contract_as_json(policy, capsys):
+    assert main(["inspect", str(policy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(tiny_contract().to_json())
+
+
+def test_inspect_tells_rate_units_limits_and_gains(policy, capsys):
+    assert main(["inspect", str(policy)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "rate 50 Hz: a tick of 20 ms is 4 physics steps" in lines
+    assert "q joint_position rad 50 ms shoulder, elbow" in lines
+    assert "torque effort elbow N m [-1, 1] 0 0 drive zoh" in lines
+    assert "memory 2 1" in lines
+
+
+def test_verify_reports_digest_and_golden_trace(policy, capsys):
+    assert main(["verify", str(policy)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[1:]] == [["digest", "ok", "sha256"], ["golden", "trace", "ok"]]
+    assert "64 decisions, 2 resets" in lines[2]
+
+
+def test_verify_fails_where_the_golden_trace_is_not_reproduced(policy, capsys):
+    trace = tiny_trace()
+    other = Trace(trace.sources, trace.reset, trace.states, trace.actions * np.float32(1.001))
+    policy.write_bytes(seal(tiny_model().SerializeToString(), tiny_contract(), other))
+    assert main(["verify", str(policy)]) == 1
+    assert "golden trace  FAILED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory; expected the folder of a finished run"),
+        ("{", "truncated"),
+        ('{"return": 1.0}', "missing required field `random_return`"),
+        ('{"return": 1.0, "random_return": 1.0, "episodes": 2, "seed": 0}', "nothing to compare with"),
+    ],
+)
+def test_verify_names_what_is_wrong_with_the_run(policy, tmp_path, capsys, content, message):
+    if content is not None:
+        (tmp_path / "result.json").write_text(content)
+    assert main(["verify", str(policy), "--run", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"andante: {tmp_path}/result.json: ")
+    assert message in error
+
+
+def test_export_of_what_is_no_run_is_one_line(tmp_path, capsys):
+    assert main(["export", str(tmp_path / "absent"), "-o", str(tmp_path / "policy.onnx")]) == 1
+    error = capsys.readouterr().err
+    assert "absent" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,181 @@
+"""The safety filter and the gains behind it: hand-computed torques, limits, conventions, and no NaN."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from arm import EFFORT, LIFT_KD, LIFT_KP, LIFT_OFFSET, arm_policy, arm_profile
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from rig import Rig, finite
+from small_policy import small_contract, write_small_policy
+
+from andante.runtime.command import FIELDS, JointCommand
+from andante.runtime.controller import Controller
+from andante.runtime.errors import ProfileError
+from andante.runtime.policy import load_policy
+from andante.runtime.profile import SHIPPED, load_profile
+from andante.runtime.safety import SafetyFilter, SaturationCounter
+from andante.runtime.states import State
+
+LIFT, SPIN = 0, 1
+
+
+def all_usable(size: int) -> np.ndarray:
+    return np.ones(size, bool)
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    """Per loop: a policy and a profile of the arm."""
+    folders = {loop: tmp_path_factory.mktemp(loop) for loop in ("host", "drive")}
+    return {loop: (arm_policy(path, loop), arm_profile(path, loop)) for loop, path in folders.items()}
+
+
+def test_host_loop_turns_damping_into_torque_from_the_measured_velocity(arm):
+    rig = Rig(*arm["host"])
+    rig.dq[:] = [0.5, -2.0, 7.0]
+    rig.controller.activate()
+    command = rig.tick(age_ns=10**9, stale="nothing")
+    rig.controller.stop()
+    assert rig.state is State.START
+    command = rig.tick()
+    assert (rig.state, command.mode) == (State.STOP, "damping")
+    assert command.tau_ff == pytest.approx([-4.0 * 0.5, -1.0 * -2.0])
+    assert not command.kp.any() and not command.kd.any()
+
+
+def test_host_loop_gives_no_torque_to_a_joint_without_a_finite_measurement(arm):
+    rig = Rig(*arm["host"]).go(State.RUN)
+    rig.dq[:] = [1.0, -2.0, 0.0]
+    rig.q[LIFT] = np.nan
+    command = rig.tick()
+    assert rig.state is State.FAULT
+    assert command.tau_ff == pytest.approx([0.0, 2.0])
+
+
+def test_host_loop_gives_no_torque_from_a_stale_measurement_after_a_fault(arm):
+    rig = Rig(*arm["host"]).go(State.FAULT)
+    rig.dq[:] = [1.0, -2.0, 0.0]
+    assert rig.tick().tau_ff == pytest.approx([-4.0, 2.0])
+    assert not rig.tick(age_ns=10**9, stale="joint_velocity").tau_ff.any()
+
+
+@pytest.mark.parametrize("loop", ["host", "drive"])
+def test_action_reaches_its_joint_in_the_robots_convention(arm, loop):
+    policy, profile = arm[loop]
+    rig = Rig(policy, profile, horizon=1).go(State.READY)
+    rig.q[:] = [0.4, 0.2, 0.0]
+    rig.dq[:] = [0.3, -0.1, 0.0]
+    rig.controller.confirm()
+    command = rig.tick()
+    policy.reset()
+    policy.inputs["q"][0] = [0.2, -(0.4 - LIFT_OFFSET)]
+    policy.inputs["dq"][0] = [-0.1, -0.3]
+    spin, lift = np.clip(policy.infer()[0].astype(float), [-EFFORT["spin"], -1.0], [EFFORT["spin"], 0.9])
+    target = LIFT_OFFSET - lift
+    torque = LIFT_KP * (target - 0.4) - LIFT_KD * 0.3
+    assert abs(spin) < EFFORT["spin"] and abs(torque) > EFFORT["lift"]
+    limited = np.clip(torque, -EFFORT["lift"], EFFORT["lift"])
+    if loop == "host":
+        assert command.tau_ff == pytest.approx([limited, spin])
+    else:
+        assert command.tau_ff == pytest.approx([0.0, spin])
+        assert command.kp == pytest.approx([LIFT_KP, 0.0]) and command.kd == pytest.approx([LIFT_KD, 0.0])
+        assert command.kp[0] * (command.q[0] - 0.4) - command.kd[0] * 0.3 == pytest.approx(limited)
+
+
+numbers = st.floats(-1e3, 1e3)
+gains = st.one_of(st.just(0.0), st.floats(1e-3, 1e4))
+
+
+@given(
+    *(arrays(np.float64, 2, elements=numbers) for _ in range(5)),
+    *(arrays(np.float64, 2, elements=gains) for _ in range(2)),
+)
+def test_implied_torque_of_any_drive_command_stays_in_its_limit(arm, q, dq, tau_ff, q_now, dq_now, kp, kd):
+    policy, profile = arm["drive"]
+    command = JointCommand(0, 0, "track", q, dq, tau_ff, kp, kd)
+    assert SafetyFilter(policy.contract, profile).limit_command(command, q_now, dq_now, all_usable(2))
+    terms = np.array([command.tau_ff, command.kp * (command.q - q_now), command.kd * (command.dq - dq_now)])
+    assert (np.abs(terms.sum(0)) <= np.array([EFFORT["lift"], EFFORT["spin"]]) + 1e-6).all()
+    assert (command.kd <= kd).all() and (command.kd >= 0).all()
+
+
+def test_command_within_all_limits_is_left_as_it_is(arm):
+    policy, profile = arm["drive"]
+    command = JointCommand.allocate(2, 0)
+    command.set_track(np.array([0.1, 0.2]), 0.0, np.array([10.0, 1.0]), np.array([1.0, 0.1]))
+    wanted = command.copy()
+    SafetyFilter(policy.contract, profile).limit_command(command, np.zeros(2), np.ones(2), all_usable(2))
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(command, field), getattr(wanted, field))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_command_that_is_not_finite_is_told(arm, field, value):
+    policy, profile = arm["drive"]
+    command = JointCommand.allocate(2, 0)
+    getattr(command, field)[1] = value
+    told = SafetyFilter(policy.contract, profile).limit_command(
+        command, np.zeros(2), np.zeros(2), all_usable(2)
+    )
+    # Infinite q and tau_ff are clamped where a limit says to what.
+    assert told == finite(command)
+    assert not told or (field == "tau_ff" and value == np.inf)
+
+
+def test_effort_is_clamped_to_the_stricter_of_contract_and_profile(tmp_path):
+    text = (SHIPPED / "pendulum.yaml").read_text()
+    path = tmp_path / "weak.yaml"
+    path.write_text(text.replace("effort: 0.7", "effort: 0.3"))
+    filters = {
+        "profile": SafetyFilter(small_contract("pendulum"), load_profile(path)),
+        "contract": SafetyFilter(small_contract("pendulum"), load_profile("pendulum")),
+    }
+    action = np.array([0.69])
+    filters["contract"].limit_action(action)
+    assert action == 0.69
+    filters["profile"].limit_action(action)
+    assert action == 0.3
+    action[:] = -5.0
+    filters["contract"].limit_action(action)
+    assert action == -0.7
+
+
+def test_policy_whose_range_the_profile_excludes_is_refused(tmp_path):
+    policy = arm_policy(tmp_path)
+    profile = arm_profile(tmp_path)
+    far = msgspec.structs.replace(profile.joints[0], zero_offset=-10.0)
+    profile = msgspec.structs.replace(profile, joints=(far, *profile.joints[1:]))
+    with pytest.raises(ProfileError, match=r"joint 'lift': the policy's position range \[-2, 0.9\]"):
+        Controller(policy, profile)
+
+
+def test_saturation_counts_once_until_the_value_is_well_inside_again():
+    counter = SaturationCounter(np.array([-1.0]), np.array([1.0]))
+    counts = []
+    for value in (0.5, 1.0, 1.2, 1.0, 0.99, 1.3, 0.97, 1.1, -1.1, 1.0 + 1e-7):
+        counter.update(np.array([value]))
+        counts.append(counter.count)
+    assert counts == [0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+
+
+def test_output_that_cannot_carry_the_fallback_is_refused(arm):
+    with pytest.raises(
+        ProfileError, match=r"cannot carry dq, kd, kp, which robot 'arm'.*it carries q, tau_ff"
+    ):
+        Controller(*arm["drive"]).check_output({"q", "tau_ff"})
+    with pytest.raises(ProfileError, match=r"cannot carry tau_ff"):
+        Controller(*arm["host"]).check_output({"q", "dq", "kp", "kd"})
+    Controller(*arm["host"]).check_output({"tau_ff"})
+    Controller(*arm["drive"]).check_output(set(FIELDS))
+
+
+def test_shipped_robots_need_an_output_for_torque_only(tmp_path):
+    for robot in ("pendulum", "cartpole"):
+        policy = load_policy(write_small_policy(tmp_path / f"{robot}.onnx", robot))
+        Controller(policy, load_profile(robot)).check_output({"tau_ff"})

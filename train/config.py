@@ -1,0 +1,112 @@
+"""What can be chosen about a policy, about PPO, and about a run. No torch here: the command line needs it early."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from andante.runtime.contract import Record
+from andante.runtime.errors import AndanteError
+
+
+def _check_positive(config: Record, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not value > 0:
+            raise AndanteError(f"{name} must be positive, found {value}")
+
+
+class PolicyConfig(Record):
+    """The network."""
+
+    memory: str = "gru"
+    """Memory cell: gru, or mlp for none."""
+    decoder: str = "mlp"
+    """Chunk decoder."""
+    hidden_size: int = 128
+    """Width of the encoder, the memory and the decoder."""
+    chunk_size: int = 5
+    """H: actions per decision."""
+    execution_horizon: int | None = None
+    """s: ticks between two decisions; the whole chunk unless given."""
+    initial_std: float = 0.7
+    """Standard deviation of exploration at the start, in halves of the action range."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "hidden_size", "chunk_size", "execution_horizon", "initial_std")
+        if self.execution_horizon is not None and self.execution_horizon > self.chunk_size:
+            raise AndanteError(
+                f"execution_horizon is {self.execution_horizon}, but a chunk has only {self.chunk_size} actions"
+            )
+
+
+class PPOConfig(Record):
+    """Proximal policy optimisation over chunks."""
+
+    credit: Literal["step", "chunk"] = "step"
+    """Credit for each tick, or (semi-Markov) for each chunk as one action."""
+    decisions: int = 16
+    """K: decisions of each world per iteration; gradients flow back through all of them."""
+    epochs: int = 4
+    """Passes over an iteration's data."""
+    minibatches: int = 4
+    """Parts that the worlds are split into; sequences stay whole."""
+    gamma: float = 0.98
+    """Discount per tick."""
+    gae_lambda: float = 0.95
+    """Decay of generalised advantage estimation per tick."""
+    clip: float = 0.2
+    """Largest change of the probability ratio that is rewarded."""
+    value_clip: float | None = None
+    """Largest change of a value per iteration, in units of 1 / (1 - gamma); not clipped unless given."""
+    entropy_bonus: float = 0.005
+    """Weight of the entropy."""
+    learning_rate: float = 1e-3
+    """Initial learning rate."""
+    max_learning_rate: float = 3e-3
+    """Bound on the adapted learning rate."""
+    target_kl: float = 0.015
+    """KL divergence per tick that the learning rate is adapted to."""
+    max_grad_norm: float = 1.0
+    """Gradients of actor and critic are each clipped to this norm."""
+    critic_size: int = 128
+    """Width of the critic's two layers."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "decisions", "epochs", "minibatches", "clip", "value_clip", "learning_rate")
+        _check_positive(self, "max_learning_rate", "target_kl", "max_grad_norm", "critic_size")
+        for name in ("gamma", "gae_lambda"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise AndanteError(f"{name} must be from 0 to 1, found {getattr(self, name)}")
+        if self.gamma == 1.0:
+            raise AndanteError("gamma must be below 1: time-outs are bootstrapped, so returns would not be bounded")
+
+
+class TrainConfig(Record):
+    """One training run."""
+
+    task: str
+    """Task name, see `andante tasks`."""
+    ticks: int
+    """Budget: control ticks over all worlds."""
+    policy: PolicyConfig = PolicyConfig()
+    """The network."""
+    ppo: PPOConfig = PPOConfig()
+    """The algorithm."""
+    num_worlds: int = 256
+    """Worlds simulated side by side."""
+    seed: int = 0
+    """Seed of every random draw of the training."""
+    threads: int | None = None
+    """Threads for tensors and for physics; all cores unless given."""
+    evaluations: int = 10
+    """Deterministic evaluations during training; the best policy is kept."""
+    checkpoint_seconds: float = 30.0
+    """Time between two checkpoints."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "ticks", "num_worlds", "threads", "evaluations", "checkpoint_seconds")
+        if self.num_worlds % self.ppo.minibatches:
+            raise AndanteError(
+                f"num_worlds must be a multiple of minibatches ({self.ppo.minibatches}), found {self.num_worlds}"
+            )
+

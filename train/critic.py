@@ -1,0 +1,84 @@
+"""The critic: a feed-forward value network on the true state and on what has been committed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .normalizer import RunningNormalizer
+
+SCALE_MEMORY = 0.8
+"""Weight of the past, per iteration, in the mean square of the returns."""
+MIN_SCALE = 1e-3
+
+
+class Critic(nn.Module):
+    """V(true state, plan, phase / H, s / H).
+
+    Between two decisions the observation is latched, so the process at tick i of a chunk continues
+    with the chunk's distribution: the plan is its *means* for the ticks i .. s-1, zero padded to H,
+    with a mask. V is the baseline of tick i and the bootstrap of the ticks before it, and therefore
+    must not see the action that was sampled at i. When a decision is due (phase 0) nothing is
+    committed, and the plan is empty.
+
+    The network's output is multiplied by `scale`, the running size of the returns, so that small
+    rewards are learned as well as large ones (PopArt, arXiv 1602.07714).
+
+    Sizes: C true state, H chunk, s execution horizon, A actions.
+    """
+
+    window: Tensor
+    committed: Tensor
+    timing: Tensor
+
+    scale: Tensor
+
+    def __init__(
+        self, state_size: int, action_size: int, chunk_size: int, execution_horizon: int, hidden: int
+    ) -> None:
+        super().__init__()
+        self.state_size = state_size
+        self.plan_size = chunk_size * action_size
+        self.normalizer = RunningNormalizer(state_size)
+        width = state_size + self.plan_size + chunk_size + 2
+        self.network = nn.Sequential(
+            nn.Linear(width, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, 1)
+        )
+        with torch.no_grad():
+            self.network[-1].weight.mul_(0.01)
+        self.register_buffer("scale", torch.ones(()))
+        s, phase = execution_horizon, torch.arange(execution_horizon)
+        tick = phase[:, None] + torch.arange(chunk_size)
+        committed = (tick < s) & (phase[:, None] > 0)
+        self.register_buffer("window", torch.where(committed, tick, s), persistent=False)
+        self.register_buffer("committed", committed.float(), persistent=False)
+        timing = torch.stack([phase / chunk_size, torch.full((s,), s / chunk_size)], -1)
+        self.register_buffer("timing", timing, persistent=False)
+
+    def in_chunk(self, state: Tensor, mean: Tensor) -> Tensor:
+        """Inputs at every phase: state [..., s, C] before each tick, mean [..., s, A] -> [..., s, X]."""
+        padded = torch.cat([mean.clamp(-1.0, 1.0), torch.zeros_like(mean[..., :1, :])], -2)
+        plan = padded[..., self.window, :].flatten(-2)
+        shape = (*state.shape[:-1], -1)
+        return torch.cat([state, plan, self.committed.expand(shape), self.timing.expand(shape)], -1)
+
+    def undecided(self, state: Tensor) -> Tensor:
+        """Inputs when a decision is due: state [..., C] -> [..., X]."""
+        plan = state.new_zeros(*state.shape[:-1], self.plan_size)
+        shape = (*state.shape[:-1], -1)
+        return torch.cat([state, plan, self.committed[0].expand(shape), self.timing[0].expand(shape)], -1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Inputs [..., X] -> values [...]."""
+        state, rest = inputs.split([self.state_size, inputs.shape[-1] - self.state_size], -1)
+        return self.scale * self.network(torch.cat([self.normalizer(state), rest], -1)).squeeze(-1)
+
+    @torch.no_grad()
+    def adapt_scale(self, target: Tensor) -> None:
+        """Follow the size of value targets [N] seen in one iteration; the values stay what they were."""
+        new = (SCALE_MEMORY * self.scale.square() + (1.0 - SCALE_MEMORY) * target.square().mean()).sqrt()
+        new.clamp_(min=MIN_SCALE)
+        last = self.network[-1]
+        last.weight.mul_(self.scale / new)
+        last.bias.mul_(self.scale / new)
+        self.scale.copy_(new)

@@ -1,0 +1,53 @@
+"""Gated recurrent unit, in the form with the reset gate after the product (arXiv 1406.1078, 1412.3555)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .cell import MemoryCell, StateSpec
+
+
+class Gru(MemoryCell):
+    """r, z = sigmoid(W x + U h); n = tanh(W x + b + r * (U h + c)); h' = n + z * (h - n); y = h'.
+
+    Plain matrix products rather than the ONNX GRU operator, which can't be quantized.
+    """
+
+    def __init__(self, input_size: int, size: int) -> None:
+        super().__init__(input_size, size)
+        self.from_input = nn.Linear(input_size, 3 * size)
+        self.from_state = nn.Linear(size, 3 * size)
+        with torch.no_grad():
+            for gate in self.from_state.weight.view(3, size, size):
+                nn.init.orthogonal_(gate)
+            self.from_input.bias.zero_()
+            self.from_state.bias.zero_()
+
+    def state_spec(self) -> tuple[StateSpec, ...]:
+        """The hidden state h."""
+        return (StateSpec("h", self.size, (0.0,) * self.size),)
+
+    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision; the output is the new state."""
+        h = self._advance(self.from_input(x), h)
+        return h, h
+
+    def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        """As the step loop, with the products of all inputs taken at once."""
+        initial, h, outputs = self.init_state(len(h0)), h0, []
+        for driven, restarted, held in zip(
+            self.from_input(x).unbind(), reset.unsqueeze(-1).unbind(), (~valid).unsqueeze(-1).unbind(), strict=True
+        ):
+            h = torch.where(restarted, initial, h)
+            new = self._advance(driven, h)
+            h = torch.where(held, h, new)
+            outputs.append(new)
+        return torch.stack(outputs), h
+
+    def _advance(self, driven: Tensor, h: Tensor) -> Tensor:
+        driven_gates, driven_candidate = driven.split([2 * self.size, self.size], -1)
+        gates, candidate = self.from_state(h).split([2 * self.size, self.size], -1)
+        r, z = torch.sigmoid(driven_gates + gates).chunk(2, -1)
+        n = torch.tanh(driven_candidate + r * candidate)
+        return n + z * (h - n)

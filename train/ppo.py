@@ -1,0 +1,251 @@
+"""Proximal policy optimisation (arXiv 1707.06347) for policies that have memory and emit chunks.
+
+With credit `step`, the process between two decisions is the augmented one whose observation is latched:
+every executed tick has its own reward, value, advantage, probability ratio and clip, and gradients reach
+the network through the chunk decoder and, over decisions, through the memory. With credit `chunk`, a
+decision is one action that lasts several ticks (semi-Markov). With H = 1 both are plain PPO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from andante.sim.env import Env
+
+from . import gaussian
+from .config import PPOConfig
+from .critic import Critic
+from .finite import NonFiniteError, require_finite
+from .policy import Policy
+from .returns import advantages_per_chunk, advantages_per_tick
+from .rollout import Rollout, collect
+from .scheduler import ChunkScheduler
+
+MIN_LEARNING_RATE = 1e-5
+LEARNING_RATE_STEP = 1.2
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A rollout with what the update needs; U is s with credit `step`, 1 with credit `chunk`."""
+
+    rollout: Rollout
+    behaviour_log_std: Tensor
+    """[A]."""
+    credited: Tensor
+    """Bool [K, B, U]: has an advantage."""
+    log_prob: Tensor
+    """Of the behaviour policy [K, B, U]."""
+    critic_inputs: Tensor
+    """[K, B, U, X]."""
+    value: Tensor
+    """Before the update [K, B, U]."""
+    advantage: Tensor
+    """Normalised over all that is credited [K, B, U]."""
+    target: Tensor
+    """Of the value [K, B, U]."""
+
+    def worlds(self, index: Tensor) -> Batch:
+        """The part of the worlds in `index`."""
+        picked = {
+            name: value.index_select(1, index)
+            for name, value in vars(self).items()
+            if name not in ("rollout", "behaviour_log_std")
+        }
+        return Batch(self.rollout.worlds(index), self.behaviour_log_std, **picked)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Means over everything credited in a minibatch, as scalars with gradients, and what to watch."""
+
+    policy: Tensor
+    value: Tensor
+    entropy: Tensor
+    kl: Tensor
+    """KL(behaviour || current) per tick."""
+    clip_fraction: Tensor
+
+
+class PPO:
+    """The trainer: collects, estimates advantages, updates. All of its state is in `state_dict`."""
+
+    def __init__(self, env: Env, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
+        self.env = env
+        self.policy = policy
+        self.config = config = config or PPOConfig()
+        self.critic = Critic(
+            env.critic_size,
+            policy.spec.action_size,
+            policy.chunk_size,
+            policy.execution_horizon,
+            config.critic_size,
+        )
+        self.optimizer = torch.optim.Adam(
+            [*policy.parameters(), *self.critic.parameters()], lr=config.learning_rate, fused=True
+        )
+        self.generator = torch.Generator().manual_seed(seed)
+        self.scheduler = ChunkScheduler(env, policy)
+        self._spread_time_outs()
+        self.rollout = Rollout.empty(self.scheduler, config.decisions)
+        self.iteration = 0
+
+    @property
+    def ticks_per_iteration(self) -> int:
+        """Ticks that one iteration simulates, over all worlds."""
+        return self.rollout.reward.numel()
+
+    def iterate(self) -> dict[str, float]:
+        """Collect, then update; returns what to log.
+
+        Raises:
+            NonFiniteError: an observation, reward, loss, gradient or parameter is not finite.
+        """
+        collect(self.scheduler, self.rollout, self.generator)
+        batch = self.prepare(self.rollout)
+        history = []
+        for _ in range(self.config.epochs):
+            order = torch.randperm(self.env.num_worlds, generator=self.generator)
+            for worlds in order.chunk(self.config.minibatches):
+                losses = self.losses(batch.worlds(worlds))
+                self._adapt_learning_rate(float(losses.kl))
+                self._descend(losses)
+                history.append(torch.stack([value.detach() for value in vars(losses).values()]))
+        for name, parameter in self._named_parameters():
+            require_finite(f"parameter {name!r}", parameter)
+        self._update_normalizers(batch)
+        self.iteration += 1
+        means = torch.stack(history).mean(0).tolist()
+        return {
+            "reward_per_tick": float(self.rollout.reward.sum() / self.rollout.valid.sum()),
+            **dict(zip((f"{name}_loss" if name in ("policy", "value") else name for name in vars(losses)), means)),
+            "action_std": float(self.policy.log_std.detach().exp().mean()),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+        }
+
+    @torch.no_grad()
+    def prepare(self, rollout: Rollout) -> Batch:
+        """Values, advantages and log-probabilities under the behaviour policy."""
+        config, critic = self.config, self.critic
+        log_prob = gaussian.log_prob(rollout.u, rollout.mean, self.policy.log_std)
+        ends = (rollout.reward, rollout.terminated, rollout.truncated, rollout.valid)
+        if config.credit == "step":
+            credited = rollout.valid
+            inputs = critic.in_chunk(rollout.critic[:, :, :-1], rollout.mean)
+            value = critic(inputs)
+            # Tick i leads to phase i + 1 of the same chunk, or to where the next decision is due.
+            next_value = torch.cat([value[..., 1:], critic(critic.undecided(rollout.critic[:, :, -1:]))], -1)
+            advantage = advantages_per_tick(*ends, value, next_value, config.gamma, config.gae_lambda)
+        else:
+            credited = rollout.valid[..., :1]
+            log_prob = (log_prob * rollout.valid).sum(-1, keepdim=True)
+            inputs = critic.undecided(rollout.critic[:, :, :1])
+            value = critic(inputs)
+            last = rollout.valid.sum(-1)[..., None, None].expand(-1, -1, 1, rollout.critic.shape[-1])
+            next_value = critic(critic.undecided(rollout.critic.gather(2, last)))
+            advantage = advantages_per_chunk(
+                *ends, value.squeeze(-1), next_value.squeeze(-1), config.gamma, config.gae_lambda
+            ).unsqueeze(-1)
+        target = value + advantage
+        selected = advantage[credited]
+        advantage = (advantage - selected.mean()) / (selected.std() + 1e-8)
+        behaviour = self.policy.log_std.clone()
+        return Batch(rollout, behaviour, credited, log_prob, inputs, value, advantage, target)
+
+    def losses(self, batch: Batch) -> Losses:
+        """The clipped objective and the value error of a batch of whole sequences."""
+        rollout, config, log_std = batch.rollout, self.config, self.policy.log_std
+        decided = torch.ones_like(rollout.reset)
+        mean, _ = self.policy.scan(rollout.sources, rollout.reset, decided, rollout.h0)
+        mean = mean[:, :, : self.policy.execution_horizon]
+        log_prob = gaussian.log_prob(rollout.u, mean, log_std)
+        if config.credit == "chunk":
+            log_prob = (log_prob * rollout.valid).sum(-1, keepdim=True)
+        count = batch.credited.sum()
+
+        def average(values: Tensor) -> Tensor:
+            return (values * batch.credited).sum() / count
+
+        ratio = (log_prob - batch.log_prob).exp()
+        clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
+        surrogate = torch.minimum(ratio * batch.advantage, clipped * batch.advantage)
+
+        value = self.critic(batch.critic_inputs)
+        error = (value - batch.target).square()
+        if config.value_clip is not None:
+            limit = config.value_clip * self.critic.scale
+            near = batch.value + (value - batch.value).clamp(-limit, limit)
+            error = torch.maximum(error, (near - batch.target).square())
+
+        with torch.no_grad():
+            divergence = gaussian.kl_divergence(rollout.mean, batch.behaviour_log_std, mean, log_std)
+            kl = (divergence * rollout.valid).sum() / rollout.valid.sum()
+        return Losses(
+            policy=-average(surrogate),
+            value=average(error) / self.critic.scale**2,
+            entropy=gaussian.entropy(log_std) * rollout.valid.sum() / count,
+            kl=kl,
+            clip_fraction=average((ratio.detach() - 1.0).abs() > config.clip),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that an exact continuation needs, as live tensors and plain numbers."""
+        return {
+            "policy": self.policy.state_dict(),
+            "critic": self.critic.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "generator": self.generator.get_state(),
+            "iteration": self.iteration,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`, bit for bit."""
+        self.policy.load_state_dict(state["policy"])
+        self.critic.load_state_dict(state["critic"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.generator.set_state(state["generator"])
+        self.iteration = state["iteration"]
+
+    def _spread_time_outs(self) -> None:
+        """Cut every world's first episode at another time, so that an iteration sees all parts of an episode."""
+        state = self.env.state_dict()
+        length = self.env.spec.episode_ticks
+        state["tick"] = torch.randint(length, state["tick"].shape, generator=self.generator)
+        self.env.load_state_dict(state)
+
+    def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return [
+            (f"{owner}.{name}", parameter)
+            for owner, module in (("policy", self.policy), ("critic", self.critic))
+            for name, parameter in module.named_parameters()
+        ]
+
+    def _descend(self, losses: Losses) -> None:
+        require_finite("policy loss", losses.policy)
+        require_finite("value loss", losses.value)
+        self.optimizer.zero_grad()
+        (losses.policy + losses.value - self.config.entropy_bonus * losses.entropy).backward()
+        for module in (self.policy, self.critic):
+            norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.max_grad_norm)
+            if not norm.isfinite():
+                self._name_gradient()
+        self.optimizer.step()
+
+    def _adapt_learning_rate(self, kl: float) -> None:
+        group = self.optimizer.param_groups[0]
+        if kl > 2.0 * self.config.target_kl:
+            group["lr"] = max(group["lr"] / LEARNING_RATE_STEP, MIN_LEARNING_RATE)
+        elif 0.0 < kl < 0.5 * self.config.target_kl:
+            group["lr"] = min(group["lr"] * LEARNING_RATE_STEP, self.config.max_learning_rate)
+
+    def _update_normalizers(self, batch: Batch) -> None:
+        rollout = batch.rollout
+        self.policy.normalizer.update(self.policy.features(rollout.sources).flatten(0, 1))
+        self.critic.normalizer.update(rollout.critic[:, :, :-1][rollout.valid])
+        self.critic.adapt_scale(batch.target[batch.credited])

@@ -1,0 +1,86 @@
+"""The chunk scheduler: between policies, which decide, and environments, which know nothing of chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from andante.sim.env import Env, Outcome
+
+from .finite import require_finite
+from .policy import Policy
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of every world and what came of it (B worlds, s executed actions, A actions, S state)."""
+
+    sources: dict[str, Tensor]
+    """What was decided on {name: [B, n]}."""
+    critic: Tensor
+    """True state at the decision [B, C]."""
+    reset: Tensor
+    """Bool [B]: decided from the initial state, in a new episode."""
+    mean: Tensor
+    """Executed means [B, s, A]."""
+    u: Tensor
+    """Executed actions before decoding [B, s, A]."""
+    outcome: Outcome
+    """Outcome of the s ticks."""
+
+
+class ChunkScheduler:
+    """Runs a policy every `execution_horizon` ticks and plays its chunks, in all worlds at once.
+
+    It owns what a world carries from decision to decision: memory state, reset flag, observation. All
+    worlds share s, so each decision is one call of the environment, in which the chunk's plan and phase
+    live and end: a world that ends in mid-chunk is masked, and after its restart the next thing is a new
+    decision from the initial state.
+    """
+
+    def __init__(self, env: Env, policy: Policy) -> None:
+        self.env = env
+        self.policy = policy
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new episode in every world."""
+        self.observation = self.env.reset()
+        self.h = self.policy.initial_state(self.env.num_worlds)
+        self.reset = torch.ones(self.env.num_worlds, dtype=torch.bool)
+
+    @torch.no_grad()
+    def advance(self, noise: Tensor | None = None) -> Decision:
+        """Decide and play, exploring with standard normal `noise` [B, s, A], or deterministically.
+
+        Raises:
+            NonFiniteError: the policy's means are not finite.
+        """
+        observation, reset = self.observation, self.reset
+        h = torch.where(reset[:, None], self.policy.initial_state(len(self.h)), self.h)
+        mean, next_h = self.policy.decide(observation.sources, h)
+        require_finite("action mean", mean)
+        mean = mean[:, : self.policy.execution_horizon]
+        u = mean if noise is None else mean + self.policy.log_std.exp() * noise
+        outcome = self.env.step(self.policy.decode(u))
+        self.observation, self.reset, self.h = outcome.observation, outcome.done, next_h
+        return Decision(observation.sources, observation.critic, reset, mean, u, outcome)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything an exact continuation needs, the environment's state included."""
+        return {
+            "env": self.env.state_dict(),
+            "h": self.h,
+            "reset": self.reset,
+            "sources": self.observation.sources,
+            "critic": self.observation.critic,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self.env.load_state_dict(state["env"])
+        self.h, self.reset = state["h"], state["reset"]
+        self.observation = type(self.observation)(sources=state["sources"], critic=state["critic"])
