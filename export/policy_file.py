@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from andante.train.checkpoint import load_run
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -19,6 +18,7 @@ from andante.runtime.artifact import Trace, seal
 from andante.runtime.contract import NO_ASSERTION, Contract, Verification
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import PolicySession, decide_all, load_policy, replay
+from andante.train.checkpoint import load_run
 from andante.train.policy import Policy
 
 from .contract import build_contract
@@ -49,7 +49,10 @@ def export_run(
         AndanteError: no run there, or the exported graph is not the policy; `output` is as it was before.
     """
     run = load_run(run_dir)
-    return export_policy(run.policy, run.provenance, Path(output), seed, licence)
+    provenance = {**run.provenance, "run": Path(run_dir).resolve().name}
+    if run.result is not None:
+        provenance["train.ticks"] = str(run.result.ticks)
+    return export_policy(run.policy, provenance, Path(output), seed, licence)
 
 
 def export_policy(

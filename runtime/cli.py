@@ -28,7 +28,7 @@ COMMANDS = {
         "andante.export.cli:export", "export", "write a run's policy as one verified ONNX file"
     ),
     "verify": Command(
-        "andante.runtime.commands.verify:verify", "sim", "check a policy file's digest and golden trace"
+        "andante.runtime.commands.verify:verify", "train", "check a policy file's digest and golden trace"
     ),
     "inspect": Command("andante.runtime.commands.inspect:inspect", None, "print a policy file's contract"),
     "run": Command("andante.runtime.commands.run:run", "sim", "run a policy file on a robot, at rate"),

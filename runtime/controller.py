@@ -219,12 +219,13 @@ class Controller:
         if self.state is State.DISABLED:
             self._command.set_zero("disabled")
             return self._command
-        self.counters.ticks += 1
         self.counters.skipped += skipped
         self._measured.update(sample)
         quiet = self._watch()
         self._advance(quiet, skipped)
         self._compose()
+        if self._command.mode != "disabled":
+            self.counters.ticks += 1
         return self._command
 
     def _watch(self) -> bool:
@@ -248,7 +249,7 @@ class Controller:
 
     def _raise(self, event: str, reason: str) -> None:
         live = self.state not in (State.FALLBACK, State.FAULT)
-        if live and self._fallback.tolerates(event, self.counters.ticks):
+        if live and self._fallback.tolerates(event, self.counters.ticks + 1):
             return
         pose_known = self.state is not State.WAIT_SENSORS
         if not self._fallback.escalate(event, self._tick, self._measured.q, pose_known):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from .command import JointCommand, Sample
+from .command import Sample
 from .contract import Record
 from .controller import Controller
 from .histogram import Histogram, Quantiles
@@ -54,6 +55,15 @@ class LoopReport(Record, frozen=True):
         )
 
 
+@dataclass
+class _Timing:
+    jitter: Histogram = field(default_factory=Histogram)
+    step: Histogram = field(default_factory=Histogram)
+    work: Histogram = field(default_factory=Histogram)
+    missed: int = 0
+    overruns: int = 0
+
+
 class RealtimeLoop:
     """Ticks at absolute deadlines: tick = floor((now - start) / period); a late one is not made up for."""
 
@@ -98,58 +108,61 @@ class RealtimeLoop:
     def run(self, seconds: float) -> LoopReport:
         """Start, let the policy run for `seconds`, stop softly.
 
-        Reaching `RUN` may take as long again. In `FAULT` the fallback's last command goes on until the time
-        is over or `stop` is called.
+        Waiting for sensors and for a confirmation may take `seconds` too, each. In `FAULT` the fallback's
+        last command goes on until the time is over or `stop` is called.
 
         Raises:
             AndanteError: the controller is not `DISABLED`, or has a latched fault.
         """
         controller, clock = self._controller, self._clock
-        period_ns = controller.contract.control_period_ns
-        jitter, step, work = Histogram(), Histogram(), Histogram()
-        missed = overruns = 0
+        period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
+        timing = _Timing()
         controller.warmup()
         controller.activate()
         self._robot_failed = False
         with tuned(self._fifo_priority, self._cpu) as tuning:
             start_ns = clock.now_ns()
-            end_ns = start_ns + round(seconds * 1e9)
-            tick = -1
-            previous = controller.state
+            end_ns = start_ns + duration_ns
+            tick, state = -1, controller.state
             while not self._finished():
                 expected = tick + 1
                 clock.sleep_until_ns(start_ns + expected * period_ns)
                 woken_ns = clock.now_ns()
                 tick = (woken_ns - start_ns) // period_ns
-                missed += tick - expected
-                jitter.add(woken_ns - start_ns - expected * period_ns)
+                next_ns = start_ns + (tick + 1) * period_ns
+                timing.missed += tick - expected
+                timing.jitter.add(woken_ns - start_ns - expected * period_ns)
                 decisions = controller.counters.decisions
                 self._exchange(tick)
                 if controller.counters.decisions != decisions:
-                    step.add(controller.worker.inference_ns)
-                now_ns = clock.now_ns()
-                work.add(now_ns - woken_ns)
-                if now_ns >= start_ns + (tick + 1) * period_ns:
-                    overruns += 1
+                    timing.step.add(controller.worker.inference_ns)
+                done_ns = clock.now_ns()
+                timing.work.add(done_ns - woken_ns)
+                if done_ns >= next_ns:
+                    timing.overruns += 1
                     controller.overrun()
-                if controller.state is not previous:
-                    if controller.state is State.READY:
+                if controller.state is not state:
+                    state = controller.state
+                    if state is State.READY:
                         self._confirm()
-                    elif controller.state is State.RUN:
-                        end_ns = now_ns + round(seconds * 1e9)
-                    previous = controller.state
-                if self._stopping or now_ns >= end_ns:
+                    if state in (State.READY, State.RUN):
+                        end_ns = next_ns - period_ns + duration_ns
+                if next_ns >= end_ns and state is not State.START:
                     self._stopping = True
+                if self._stopping:
                     controller.stop()
         self._stopping = False
-        counters = controller.counters
+        return self._report(timing, tuning)
+
+    def _report(self, timing: _Timing, tuning: dict[str, str]) -> LoopReport:
+        controller, counters = self._controller, self._controller.counters
         return LoopReport(
             ticks=counters.ticks,
-            missed=missed,
-            overruns=overruns,
-            jitter_us=jitter.quantiles(),
-            step_us=step.quantiles(),
-            tick_us=work.quantiles(),
+            missed=timing.missed,
+            overruns=timing.overruns,
+            jitter_us=timing.jitter.quantiles(),
+            step_us=timing.step.quantiles(),
+            tick_us=timing.work.quantiles(),
             decisions=counters.decisions,
             dropped=counters.dropped,
             starved=counters.starved,
@@ -169,7 +182,7 @@ class RealtimeLoop:
             self._sample = self._robot.read()
         except Exception as error:  # its driver's exceptions are its own
             self._fail("read", error)
-        command: JointCommand = self._controller.tick(tick, self._sample)
+        command = self._controller.tick(tick, self._sample)
         if command.mode == "disabled":
             return
         try:

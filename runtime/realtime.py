@@ -84,7 +84,7 @@ def _set_fifo(priority: int) -> str:
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except OSError as error:
-        return str(error)
+        return os.strerror(error.errno or 0)
     return "ok"
 
 
@@ -92,5 +92,5 @@ def _set_affinity(cpu: int) -> str:
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
-        return str(error)
+        return os.strerror(error.errno or 0)
     return "ok"

@@ -117,15 +117,15 @@ class SafetyFilter:
         np.subtract(command.dq, dq, out=self._damping)
         np.multiply(self._damping, command.kd, out=self._damping)
         np.add(self._pd, self._damping, out=self._pd)
-        np.logical_not(usable, out=self._blind)
-        np.copyto(self._pd, 0.0, where=self._blind)
         if self._host:
-            self._limit_host(command)
+            self._limit_host(command, usable)
         else:
             self._limit_drive(command)
         return self._is_finite(command)
 
-    def _limit_host(self, command: JointCommand) -> None:
+    def _limit_host(self, command: JointCommand, usable: NDArray[np.bool_]) -> None:
+        np.logical_not(usable, out=self._blind)
+        np.copyto(self._pd, 0.0, where=self._blind)
         np.add(self._pd, command.tau_ff, out=self._pd)
         self._torques.update(self._pd)
         np.clip(self._pd, -self._effort, self._effort, out=command.tau_ff)

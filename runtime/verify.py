@@ -31,6 +31,8 @@ class ClosedLoopCheck:
     """Mean return of the policy file in the simulated robot, beside that of the training's evaluation."""
 
     measured: float
+    faults: tuple[str, ...]
+    """What made the controller fall back."""
     result: RunResult
 
     @property
@@ -40,8 +42,8 @@ class ClosedLoopCheck:
 
     @property
     def acceptable(self) -> bool:
-        """Whether the file does in closed loop what the run did."""
-        return self.deviation <= RETURN_TOLERANCE
+        """Whether the file does in closed loop what the run did, without a fault."""
+        return self.deviation <= RETURN_TOLERANCE and not self.faults
 
 
 def check_golden_trace(path: str | Path) -> tuple[Artifact, Deviation]:
@@ -60,12 +62,12 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
 
     Raises:
         AndanteError: `run_dir` has no readable `result.json`, or a run that is no better than random.
-        ModuleNotFoundError: the simulator is not installed.
+        ModuleNotFoundError: the simulator or torch is not installed.
     """
     result = read_result(run_dir)
     closed_loop = importlib.import_module("andante.sim.closed_loop").closed_loop
     loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
-    return ClosedLoopCheck(float(np.mean(loop.returns)), result)
+    return ClosedLoopCheck(float(np.mean(loop.returns)), loop.faults, result)
 
 
 def read_result(run_dir: Path) -> RunResult:

@@ -21,7 +21,7 @@ def make(
         device: Where tensors live; the C engine knows `cpu`, which `auto` picks.
 
     Raises:
-        AndanteError: unknown task, or a device that the engine does not run on.
+        AndanteError: unknown task, no world, no thread, or a device that the engine does not run on.
     """
     # `andante.sim.spec` and `andante.sim.robot` live in this package and must not pull in torch.
     from andante.runtime.errors import AndanteError
@@ -31,6 +31,9 @@ def make(
 
     if device not in ("auto", "cpu"):
         raise AndanteError(f"device {device!r}: the mujoco backend runs on 'cpu'")
+    for key, value in (("num_worlds", num_worlds), ("threads", threads)):
+        if value is not None and value < 1:
+            raise AndanteError(f"{key} must be at least 1, found {value}")
     return Env(get_task(name), num_worlds, seed=seed, threads=threads)
 
 

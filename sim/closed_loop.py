@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from andante.runtime.controller import Controller
+from andante.runtime.errors import AndanteError
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
 from andante.runtime.states import State
@@ -36,7 +37,8 @@ def closed_loop(policy_path: str | Path, task: str, episodes: int, seed: int) ->
     sequence the robot is put there, and the policy takes over.
 
     Raises:
-        AndanteError: unknown task, a file that is no sound policy, or one that does not fit the robot.
+        AndanteError: unknown task, a file that is no sound policy or does not fit the robot, or a start sequence
+            that fails.
     """
     scored = get_task(task)
     policy = load_policy(policy_path)
@@ -49,6 +51,7 @@ def closed_loop(policy_path: str | Path, task: str, episodes: int, seed: int) ->
     starts = scored.initial_state(Draws(seed, torch.arange(episodes), zeros, zeros))
     returns, faults = np.zeros(episodes), []
     for episode, (qpos, qvel) in enumerate(zip(*starts, strict=True)):
+        robot.set_state(qpos, qvel)
         controller.activate()
         tick = _bring_to_ready(controller, robot)
         robot.set_state(qpos, qvel)
@@ -65,6 +68,8 @@ def _bring_to_ready(controller: Controller, robot: SimRobot) -> int:
     """Play the start sequence; returns the next tick."""
     tick = 0
     while controller.state is not State.READY:
+        if controller.fault is not None:
+            raise AndanteError(f"the start sequence ended in a fault: {controller.fault}")
         robot.write(controller.tick(tick, robot.read()))
         tick += 1
     return tick

@@ -82,7 +82,7 @@ def test_bare_install_inspects_verifies_and_runs(bare, trained_policy, words):
         (("play", "pendulum-swingup-blind"), "train"),
         (("export", "RUN", "-o", "out.onnx"), "export"),
         (("run", "POLICY", "--robot", "sim"), "sim"),
-        (("verify", "POLICY", "--run", "RUN"), "sim"),
+        (("verify", "POLICY", "--run", "RUN"), "train"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -35,12 +35,9 @@ def arm(tmp_path_factory):
 
 
 def test_host_loop_turns_damping_into_torque_from_the_measured_velocity(arm):
-    rig = Rig(*arm["host"])
+    rig = Rig(*arm["host"]).go(State.START)
     rig.dq[:] = [0.5, -2.0, 7.0]
-    rig.controller.activate()
-    command = rig.tick(age_ns=10**9, stale="nothing")
     rig.controller.stop()
-    assert rig.state is State.START
     command = rig.tick()
     assert (rig.state, command.mode) == (State.STOP, "damping")
     assert command.tau_ff == pytest.approx([-4.0 * 0.5, -1.0 * -2.0])

@@ -9,17 +9,20 @@ decision is one action that lasts several ticks (semi-Markov). With H = 1 both a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from andante.sim import make
 from andante.sim.env import Env
 
 from . import gaussian
-from .config import PPOConfig
+from .config import PPOConfig, TrainConfig
 from .critic import Critic
-from .finite import NonFiniteError, require_finite
+from .finite import require_finite
+from .learn import learn, refuse_existing
 from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
 from .rollout import Rollout, collect
@@ -77,6 +80,7 @@ class PPO:
     def __init__(self, env: Env, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
         self.env = env
         self.policy = policy
+        self.seed = seed
         self.config = config = config or PPOConfig()
         self.critic = Critic(
             env.critic_size,
@@ -93,6 +97,39 @@ class PPO:
         self._spread_time_outs()
         self.rollout = Rollout.empty(self.scheduler, config.decisions)
         self.iteration = 0
+
+    @classmethod
+    def from_config(cls, config: TrainConfig) -> PPO:
+        """Environment, policy and trainer of a run.
+
+        Seeds torch and sets its number of threads, which results depend on.
+
+        Raises:
+            AndanteError: an unknown task, memory cell or decoder.
+        """
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        torch.manual_seed(config.seed)
+        env = make(config.task, config.num_worlds, seed=config.seed, threads=config.threads)
+        return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
+
+    def learn(self, ticks: int, run_dir: str | Path) -> bool:
+        """Train for a budget of ticks, with checkpoints, logs and a final evaluation in `run_dir`, as `learn.learn`."""
+        config = TrainConfig(
+            task=self.env.spec.name,
+            ticks=ticks,
+            policy=self.policy.config,
+            ppo=self.config,
+            num_worlds=self.env.num_worlds,
+            seed=self.seed,
+        )
+        refuse_existing(Path(run_dir))
+        return learn(self, config, Path(run_dir))
+
+    @property
+    def ticks(self) -> int:
+        """Simulated so far."""
+        return self.iteration * self.ticks_per_iteration
 
     @property
     def ticks_per_iteration(self) -> int:
@@ -124,6 +161,7 @@ class PPO:
             "reward_per_tick": float(self.rollout.reward.sum() / self.rollout.valid.sum()),
             **dict(zip((f"{name}_loss" if name in ("policy", "value") else name for name in vars(losses)), means)),
             "action_std": float(self.policy.log_std.detach().exp().mean()),
+            "diverged_worlds": float(self.env.diverged),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
         }
 
@@ -234,7 +272,8 @@ class PPO:
         for module in (self.policy, self.critic):
             norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.max_grad_norm)
             if not norm.isfinite():
-                self._name_gradient()
+                for name, parameter in self._named_parameters():
+                    require_finite(f"gradient of {name!r}", parameter.grad)
         self.optimizer.step()
 
     def _adapt_learning_rate(self, kl: float) -> None:

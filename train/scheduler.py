@@ -57,14 +57,14 @@ class ChunkScheduler:
         """Decide and play, exploring with standard normal `noise` [B, s, A], or deterministically.
 
         Raises:
-            NonFiniteError: the policy's means are not finite.
+            NonFiniteError: an action is not finite.
         """
         observation, reset = self.observation, self.reset
         h = torch.where(reset[:, None], self.policy.initial_state(len(self.h)), self.h)
         mean, next_h = self.policy.decide(observation.sources, h)
-        require_finite("action mean", mean)
         mean = mean[:, : self.policy.execution_horizon]
         u = mean if noise is None else mean + self.policy.log_std.exp() * noise
+        require_finite("action", u)
         outcome = self.env.step(self.policy.decode(u))
         self.observation, self.reset, self.h = outcome.observation, outcome.done, next_h
         return Decision(observation.sources, observation.critic, reset, mean, u, outcome)

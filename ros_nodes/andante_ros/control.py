@@ -30,7 +30,7 @@ class JitterClock(MonotonicClock):
 
 
 class ControlThread:
-    """Runs a controller on a robot: each run from `start` until the controller is `DISABLED` again, or `halt`."""
+    """Runs a controller on a robot; a run lasts from `start` until the controller is `DISABLED` again."""
 
     report: LoopReport | None
     """How the last run went, once it is over."""

@@ -1,4 +1,4 @@
-"""sensor_msgs/JointState to and from arrays in a fixed joint order. Joints are matched by name, never by place."""
+"""sensor_msgs/JointState to and from arrays in a fixed joint order; joints are matched by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class JointStateReader:
         """Fill the arrays and name the fields that the message has; an empty field leaves its array alone.
 
         Raises:
-            ValueError: a joint is missing or named twice, or a field has not one value per name; nothing is filled.
+            ValueError: a joint is missing or named twice, or a field has not one value per name. The arrays
+                are as they were.
         """
         if message.name != self._names:
             self._places[:] = _places(self._joints, message.name)

@@ -6,12 +6,13 @@ import threading
 
 import msgspec
 import numpy as np
-from andante.runtime import AndanteError, JointCommand, load_profile, read_artifact
-from andante.runtime.realtime import MonotonicClock
-from andante.sim.robot import SimRobot
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
+
+from andante.runtime import AndanteError, JointCommand, load_profile, read_artifact
+from andante.runtime.realtime import MonotonicClock
+from andante.sim.robot import SimRobot
 
 from . import params
 from .convert import MEASURED, JointStateReader, JointStateWriter
@@ -22,7 +23,7 @@ from .topics import PolledTopic
 class MujocoSimNode(Node):
     """Publishes joint states every tick (effort is what the actuators give), obeys the newest joint command.
 
-    Commands are taken at every physics step, as drives do; without one for `watchdog_ticks` there is no torque.
+    A command is taken at the next physics step; without one for `watchdog_ticks` there is no torque.
     """
 
     def __init__(self) -> None:

@@ -6,10 +6,11 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple
 
-from andante.runtime import AndanteError, Controller, load_policy, load_profile
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
+
+from andante.runtime import AndanteError, Controller, load_policy, load_profile
 
 from . import params
 from .control import ControlThread
@@ -35,8 +36,8 @@ class _Seen(NamedTuple):
 class PolicyNode(LifecycleNode):
     """Configured: policy and profile are loaded, and fit. Active: the policy may move the robot.
 
-    Activation begins the start sequence. `~/start` confirms where the profile asks for it, and begins anew after
-    `~/stop` or `~/clear_fault`. Every beginning is from the policy's initial memory.
+    Activation begins the start sequence. `~/start` confirms where the profile asks for it, and begins anew
+    after `~/stop` or `~/clear_fault`. Every beginning is from the policy's initial memory.
     """
 
     def __init__(self) -> None:
@@ -52,9 +53,10 @@ class PolicyNode(LifecycleNode):
         self._serve("clear_fault", self._clear_fault)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
         self.create_timer(WATCH_S, self._watch)
-        if self.get_parameter("autostart").value:
-            if self.trigger_configure() is TransitionCallbackReturn.SUCCESS:
-                self.trigger_activate()
+        if self.get_parameter("autostart").value and (
+            self.trigger_configure() is TransitionCallbackReturn.SUCCESS
+        ):
+            self.trigger_activate()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load policy and profile; what is wrong with them is one line in the log."""

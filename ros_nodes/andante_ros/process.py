@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import rclpy
-from andante.runtime import AndanteError
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
+
+from andante.runtime import AndanteError
 
 WAKE_S = 0.1
 """How long a signal may wait for the executor."""

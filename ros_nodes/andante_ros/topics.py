@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from andante.runtime.command import NEVER_NS, JointCommand, Sample
-from andante.runtime.profile import Profile
 from rclpy.callback_groups import CallbackGroup
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import JointState
+
+from andante.runtime.command import NEVER_NS, JointCommand, Sample
+from andante.runtime.profile import Profile
 
 from .convert import COMMANDED, MEASURED, JointStateReader, JointStateWriter
 
@@ -33,8 +34,8 @@ class _NeverExecuted(CallbackGroup):
 class PolledTopic:
     """Joint states, taken by the thread that needs them when it needs them.
 
-    So a fast topic costs nothing between polls, and an executor that is busy (a lifecycle transition waits for
-    the stop sequence) cannot starve the control loop of measurements.
+    So a fast topic costs nothing between polls, and a busy executor (a lifecycle transition waits for the
+    stop sequence) cannot starve the control loop of measurements.
     """
 
     def __init__(self, node: Node, topic: str, depth: int) -> None:
@@ -53,8 +54,8 @@ class PolledTopic:
     def take(self) -> Iterator[tuple[JointState, int]]:
         """The messages since the last poll, oldest first, each with its receive time on the monotonic clock.
 
-        The middleware stamps arrivals with the system clock, which may be set at any time; but no message came
-        before the last poll or after this one.
+        The middleware stamps arrivals with the system clock, which may be set at any time; but no message
+        came before the last poll or after this one.
         """
         last_ns, self._polled_ns = self._polled_ns, time.monotonic_ns()
         for _ in range(self._depth):

@@ -39,6 +39,8 @@ def verify(policy: Positional[Path], run: Path | None = None) -> int:
         f"return {check.measured:.3f}, the run's {result.trained:.3f}, random {result.random_return:.3f}, "
         f"{result.episodes} episodes: {check.deviation:.2%} apart (at most {RETURN_TOLERANCE:.0%})",
     )
+    for fault in check.faults:
+        _line("", False, fault)
     return 0 if deviation.acceptable and check.acceptable else 1
 
 

@@ -34,14 +34,15 @@ class Gru(MemoryCell):
         return h, h
 
     def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        """As the step loop, with the products of all inputs taken at once."""
+        """As the step loop, with the products of all inputs taken at once and without idle selections."""
         initial, h, outputs = self.init_state(len(h0)), h0, []
-        for driven, restarted, held in zip(
-            self.from_input(x).unbind(), reset.unsqueeze(-1).unbind(), (~valid).unsqueeze(-1).unbind(), strict=True
-        ):
-            h = torch.where(restarted, initial, h)
-            new = self._advance(driven, h)
-            h = torch.where(held, h, new)
+        driven = self.from_input(x).unbind()
+        any_reset, any_held = reset.any(1).tolist(), (~valid).any(1).tolist()
+        for t in range(len(x)):
+            if any_reset[t]:
+                h = torch.where(reset[t, :, None], initial, h)
+            new = self._advance(driven[t], h)
+            h = torch.where(valid[t, :, None], new, h) if any_held[t] else new
             outputs.append(new)
         return torch.stack(outputs), h
 
@@ -49,5 +50,5 @@ class Gru(MemoryCell):
         driven_gates, driven_candidate = driven.split([2 * self.size, self.size], -1)
         gates, candidate = self.from_state(h).split([2 * self.size, self.size], -1)
         r, z = torch.sigmoid(driven_gates + gates).chunk(2, -1)
-        n = torch.tanh(driven_candidate + r * candidate)
-        return n + z * (h - n)
+        n = torch.tanh(torch.addcmul(driven_candidate, r, candidate))
+        return torch.addcmul(n, z, h - n)

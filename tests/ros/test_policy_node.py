@@ -1,0 +1,180 @@
+"""The policy node alone. A test publisher measures a pendulum that stands at 2 rad, but turns at 1 rad/s.
+
+The blind policy does not read that velocity, but the profile's damping does: its every command is -0.2 N m.
+So the stream shows who gave a command.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+
+import numpy as np
+import pytest
+from nodes import eventually
+
+from andante.runtime.profile import SHIPPED
+
+PENDULUM = {"name": ["hinge"], "position": [2.0], "velocity": [1.0]}
+DAMPING = -0.2
+STOP_TICKS = 50
+"""The stop sequence of the shipped profile: damping for 1 s at 50 Hz."""
+FIVE_DECISIONS = 25
+
+
+def is_damping(efforts: list[float]) -> np.ndarray:
+    return np.isclose(efforts, DAMPING, atol=1e-9)
+
+
+def policy_efforts(efforts: list[float]) -> list[float]:
+    """What comes after the start sequence."""
+    damping = is_damping(efforts)
+    return [] if damping.all() else efforts[int(np.argmin(damping)) :]
+
+
+def first_policy_efforts(client) -> list[float]:
+    """Activate; the commands of the first five decisions."""
+    client.commands.clear()
+    assert client.activate()
+    eventually(lambda: len(policy_efforts(client.efforts())) >= FIVE_DECISIONS, "commands of the policy")
+    return policy_efforts(client.efforts())[:FIVE_DECISIONS]
+
+
+@pytest.fixture
+def configured(client, start):
+    client.measure(**PENDULUM)
+    node = start("policy_node")
+    assert client.configure()
+    return node
+
+
+@pytest.fixture
+def running(client, configured):
+    assert client.activate()
+    client.await_state("run")
+    return configured
+
+
+def test_reactivation_begins_with_the_memory_of_a_fresh_process(client, start, configured):
+    first = first_policy_efforts(client)
+    assert client.deactivate()
+    again = first_policy_efforts(client)
+    configured.end_by(signal.SIGINT)
+    start("policy_node")
+    assert client.configure()
+    fresh = first_policy_efforts(client)
+    assert again == first
+    assert fresh == first
+    assert first[20] != first[0], "the memory makes no difference: this test proves nothing"
+
+
+def test_joints_are_found_by_name_among_others(client, configured):
+    plain = first_policy_efforts(client)
+    assert client.deactivate()
+    client.measure(name=["elbow", "hinge", "wrist"], position=[0.1, 2.0, -0.3], velocity=[7.0, 1.0, 8.0])
+    assert first_policy_efforts(client) == plain
+
+
+def test_nothing_is_sent_before_activation_and_after_deactivation(client, running):
+    assert client.deactivate()
+    assert is_damping(client.efforts()[-STOP_TICKS:]).all()
+    assert not is_damping(client.efforts()[-STOP_TICKS - 1 :]).all()
+    client.commands.clear()
+    time.sleep(0.3)
+    assert client.commands == []
+    assert client.cleanup()
+    assert client.configure()
+    time.sleep(0.3)
+    assert client.commands == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_last_commands_before_a_signal_ends_the_process_are_the_stop_sequence(client, running, number):
+    assert running.end_by(number) == 0
+    time.sleep(0.3)
+    efforts = client.efforts()
+    assert is_damping(efforts[-STOP_TICKS:]).all()
+    assert not is_damping(efforts[-STOP_TICKS - 1 :]).all()
+
+
+def test_a_message_without_our_joint_is_refused_and_the_joint_named(client, configured):
+    client.measure(name=["elbow"], position=[2.0], velocity=[1.0])
+    assert client.activate()
+    eventually(
+        lambda: "lacks joint 'hinge'" in client.diagnostics.get("refused message", ""), "diagnostics of it"
+    )
+    assert client.diagnostics["state"] == "wait_sensors"
+    client.measure(name=["hinge"], position=[2.0])
+    time.sleep(0.5)
+    assert client.diagnostics["state"] == "wait_sensors", "started without the velocity that damping needs"
+    client.measure(**PENDULUM)
+    client.await_state("run")
+
+
+def test_not_a_number_is_a_fault_and_never_leaves(client, running):
+    client.measure(name=["hinge"], position=[math.nan], velocity=[1.0])
+    client.await_state("fault")
+    assert client.diagnostics["fault"] == "non_finite: joint_position of joint 'hinge' is not finite"
+    before = len(client.commands)
+    eventually(lambda: len(client.commands) > before + 10, "commands in FAULT")
+    for command in client.commands:
+        assert np.isfinite([*command.position, *command.velocity, *command.effort]).all()
+    assert set(client.efforts()[before:]) == {0.0}
+
+    assert client.trigger("start").startswith("refused: cannot confirm")
+    client.measure(**PENDULUM)
+    assert client.trigger("clear_fault").startswith("cleared")
+    client.await_state("disabled")
+    assert client.trigger("start") == "the start sequence begins"
+    client.await_state("run")
+
+
+def test_a_latched_fault_refuses_activation_until_it_is_cleared(client, running):
+    assert client.trigger("emergency_stop").startswith("the fallback")
+    client.await_state("fault")
+    assert client.deactivate()
+    assert not client.activate()
+    assert "a fault is latched (e_stop: ~/emergency_stop)" in running.log
+    client.trigger("clear_fault")
+    assert client.activate()
+
+
+def test_the_operator_starts_and_stops(client, start, tmp_path):
+    profile = tmp_path / "asks.yaml"
+    profile.write_text((SHIPPED / "pendulum.yaml").read_text().replace("confirm: false", "confirm: true"))
+    start("policy_node", profile=profile)
+    assert client.trigger("start") == "refused: the node is not configured"
+    assert client.configure()
+    assert client.trigger("start") == "refused: the node is not active"
+    client.measure(**PENDULUM)
+    assert client.activate()
+    client.await_state("ready")
+    time.sleep(0.3)
+    assert is_damping(client.efforts()).all()
+    assert client.trigger("start") == "confirmed"
+    client.await_state("run")
+    assert client.trigger("stop") == "the stop sequence begins"
+    client.await_state("disabled")
+    assert is_damping(client.efforts()[-STOP_TICKS:]).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"policy": "nowhere.onnx"}, "nowhere.onnx"),
+        ({"policy": "''"}, "parameter `policy` is empty"),
+        ({"profile": "cartpole"}, "robot model 'pendulum', the profile for 'cartpole'"),
+        ({"profile": "drive.yaml"}, "the output cannot carry kd"),
+    ],
+)
+def test_what_is_wrong_with_a_configuration_is_one_line(client, start, tmp_path, parameters, named):
+    if parameters.get("profile") == "drive.yaml":
+        profile = tmp_path / "drive.yaml"
+        profile.write_text((SHIPPED / "pendulum.yaml").read_text().replace("pd_loop: host", "pd_loop: drive"))
+        parameters = {"profile": profile}
+    node = start("policy_node", **parameters)
+    assert not client.configure()
+    errors = [line for line in node.log.splitlines() if "ERROR" in line]
+    assert len(errors) == len(node.log.splitlines()) == 1
+    assert named in errors[0]

@@ -1,0 +1,616 @@
+"""`Controller.tick`: states and what their edges reset, the grid of decisions, a command whatever happens."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from arm import EFFORT, LIFT_RANGE, arm_policy, arm_profile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rig import Rig, finite
+from small_policy import write_small_policy
+
+from andante.runtime.command import FIELDS, NEVER_NS
+from andante.runtime.contract import Trained
+from andante.runtime.controller import Controller
+from andante.runtime.errors import AndanteError
+from andante.runtime.policy import load_policy
+from andante.runtime.profile import load_profile
+from andante.runtime.states import EDGES, Reset, State
+from andante.runtime.worker import Answer
+
+S = State
+LIVE = (S.WAIT_SENSORS, S.START, S.READY, S.RUN, S.STOP)
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    path = write_small_policy(tmp_path_factory.mktemp("pendulum") / "policy.onnx")
+    return lambda horizon=None: Rig(load_policy(path), load_profile("pendulum"), horizon)
+
+
+@pytest.fixture(scope="module")
+def arms(tmp_path_factory):
+    folders = {loop: tmp_path_factory.mktemp(loop) for loop in ("host", "drive")}
+    return {loop: (arm_policy(folder, loop), arm_profile(folder, loop)) for loop, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def arm(arms):
+    return lambda horizon=None: Rig(*arms["drive"], horizon)
+
+
+def initial_state(rig: Rig) -> np.ndarray:
+    return np.full(rig.policy.contract.state_size, 0.1, np.float32)
+
+
+def swing(rig: Rig, ticks: int) -> list[np.ndarray]:
+    """Commands while every joint moves in its own way."""
+    torques = []
+    for i in range(ticks):
+        rig.q[:] = 0.3 * np.sin(0.1 * i + np.arange(len(rig.q)))
+        torques.append(rig.tick().tau_ff)
+    return torques
+
+
+def test_golden_table_of_edges():
+    table = {
+        (S.DISABLED, S.WAIT_SENSORS): "memory sequence events requests counters",
+        (S.WAIT_SENSORS, S.START): "sequence",
+        (S.WAIT_SENSORS, S.FALLBACK): "memory",
+        (S.WAIT_SENSORS, S.DISABLED): "memory",
+        (S.START, S.READY): "",
+        (S.START, S.STOP): "sequence events",
+        (S.START, S.FALLBACK): "memory",
+        (S.START, S.DISABLED): "memory",
+        (S.READY, S.RUN): "memory events",
+        (S.READY, S.STOP): "sequence events",
+        (S.READY, S.FALLBACK): "memory",
+        (S.READY, S.DISABLED): "memory",
+        (S.RUN, S.STOP): "memory sequence events",
+        (S.RUN, S.FALLBACK): "memory",
+        (S.RUN, S.DISABLED): "memory",
+        (S.STOP, S.FALLBACK): "memory",
+        (S.STOP, S.DISABLED): "memory",
+        (S.FALLBACK, S.FAULT): "",
+        (S.FALLBACK, S.DISABLED): "memory",
+        (S.FAULT, S.DISABLED): "memory",
+    }
+    assert {edge: {reset.value for reset in resets} for edge, resets in EDGES.items()} == {
+        edge: set(resets.split()) for edge, resets in table.items()
+    }
+    assert set().union(*EDGES.values()) == set(Reset)
+
+
+def test_life_of_a_run(pendulum):
+    rig = pendulum()
+    states = []
+    rig.controller.activate()
+    rig.tick(age_ns=-NEVER_NS)
+    for i in range(200):
+        states.append(rig.state)
+        if rig.state is S.READY:
+            rig.controller.confirm()
+        if i == 100:
+            rig.controller.stop()
+        command = rig.tick()
+        assert (command.mode == "disabled") == (rig.state is S.DISABLED)
+    expected = [S.WAIT_SENSORS, *[S.START] * 25, S.READY, *[S.RUN] * 74, *[S.STOP] * 50, *[S.DISABLED] * 49]
+    assert states == expected
+
+
+@pytest.mark.parametrize("state", S)
+def test_calls_lead_where_the_table_says_or_are_refused(arm, state):
+    if state is S.FALLBACK:
+        return  # covered by its own test: it needs an event
+    calls = {
+        S.DISABLED: {"activate", "clear", "warmup"},
+        S.READY: {"confirm"},
+        S.FAULT: {"clear"},
+    }
+    for call in ("activate", "confirm", "clear", "warmup"):
+        rig = arm()
+        if state is not S.DISABLED:
+            rig.go(state)
+        if call in calls.get(state, ()):
+            getattr(rig.controller, call)()
+        else:
+            with pytest.raises(AndanteError, match=rf"cannot {call} in state {state.name}"):
+                getattr(rig.controller, call)()
+        rig.controller.deactivate()
+        assert rig.state is S.DISABLED
+        rig.controller.clear()
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [(S.WAIT_SENSORS, S.DISABLED), (S.START, S.STOP), (S.READY, S.STOP), (S.RUN, S.STOP), (S.FAULT, S.FAULT)],
+)
+def test_soft_stop_from_every_state(arm, state, after):
+    rig = arm().go(state)
+    rig.controller.stop()
+    rig.tick()
+    assert rig.state is after
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+def test_nothing_is_commanded_when_disabled(arm):
+    rig = arm()
+    command = rig.tick()
+    assert command.mode == "disabled"
+    assert not any(getattr(command, field).any() for field in FIELDS)
+
+
+def test_waits_until_every_signal_is_fresh(arm):
+    rig = arm()
+    rig.controller.activate()
+    rig.q[:] = np.nan  # nothing has arrived yet
+    for signal in ("joint_position", "joint_velocity"):
+        command = rig.tick(age_ns=-NEVER_NS, stale=signal)
+        assert (rig.state, command.mode, finite(command)) == (S.WAIT_SENSORS, "damping", True)
+        rig.q[:] = 0.0
+    rig.tick()
+    assert rig.state is S.START
+    rig.controller.deactivate()
+
+
+def test_start_moves_from_the_measured_pose_without_a_jump(arm):
+    rig = arm()
+    rig.q[:] = [0.2, 0.6, 0.0]
+    rig.controller.activate()
+    commands = []
+    while rig.state is not S.READY:
+        commands.append(rig.tick())
+        rig.q[:2], rig.dq[:2] = commands[-1].q, commands[-1].dq  # a robot that follows
+    rig.controller.deactivate()
+    path = np.array([[0.2, 0.6]] + [command.q for command in commands])
+    steps = np.abs(np.diff(path, axis=0))
+    assert steps[0].max() < 0.01 and steps.max() < 0.2
+    np.testing.assert_allclose(path[-1], [1.0, 0.0])
+    assert (np.diff(path, axis=0) * [1, -1] >= 0).all()
+    # The velocity target is the path's own: half the distance at half the time.
+    middle = np.argmax([abs(command.dq[0]) for command in commands])
+    np.testing.assert_allclose(commands[middle].dq, 1.875 * np.array([0.8, -0.6]) / 0.2, rtol=0.01)
+
+
+def test_first_decision_is_at_the_first_tick_of_run_from_the_initial_memory(pendulum):
+    rig = pendulum().go(S.READY)
+    rig.q[0] = 0.7
+    rig.controller.confirm()
+    command = rig.tick()
+    state = rig.policy.state()
+    rig.policy.reset()
+    rig.policy.inputs["joint_position"][:] = 0.7
+    chunk = rig.policy.infer().copy()
+    rig.policy.commit()
+    assert command.tau_ff == chunk[0]
+    np.testing.assert_array_equal(state, rig.policy.state())
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 5])
+def test_chunk_actions_are_played_at_their_ticks(pendulum, horizon):
+    rig = pendulum(horizon).go(S.READY)
+    rig.controller.confirm()
+    played = np.concatenate(swing(rig, 20))
+    decisions = rig.controller.counters.decisions
+    rig.policy.reset()
+    expected = []
+    for i in range(0, 20, horizon):
+        rig.policy.inputs["joint_position"][:] = 0.3 * np.sin(0.1 * i)
+        expected.extend(rig.policy.infer()[:horizon, 0].astype(float))
+        rig.policy.commit()
+    np.testing.assert_array_equal(played, expected[:20])
+    assert decisions == len(range(0, 20, horizon))
+
+
+def test_untrained_horizon_is_refused(pendulum):
+    with pytest.raises(AndanteError, match=r"horizon 6 was not trained; trained: \[1, 2, 3, 4, 5\]"):
+        pendulum(6)
+
+
+def test_skipped_ticks_are_counted_and_their_actions_never_played(pendulum):
+    steady, skipping = pendulum(), pendulum()
+    steady.go(S.RUN)
+    skipping.go(S.RUN)
+    torques = [steady.tick().tau_ff for _ in range(4)]
+    assert skipping.tick(skip=2).tau_ff == torques[2]
+    assert skipping.tick().tau_ff == torques[3]
+    assert skipping.controller.counters.skipped == 2
+
+
+def test_decisions_stay_on_the_grid_when_its_tick_is_skipped(pendulum):
+    rig = pendulum(3).go(S.RUN)
+    first = rig.next - 1
+    decided, starved = [0], []
+    for skip in (0, 1, 0, 0, 0, 0, 2, 0, 0, 0):
+        before = rig.controller.counters.decisions, rig.controller.counters.starved
+        rig.tick(skip)
+        if rig.controller.counters.decisions > before[0]:
+            decided.append(rig.next - 1 - first)
+        if rig.controller.counters.starved > before[1]:
+            starved.append(rig.next - 1 - first)
+    # 2 is skipped, later 8 and 9: the decision of 9 is dropped, 6's tail plays at 10, none is left at 11.
+    assert decided == [0, 3, 6, 12]
+    assert starved == [11]
+    assert rig.controller.counters.dropped == 1
+    assert rig.state is S.RUN
+
+
+def test_gap_longer_than_the_contract_allows_resets_memory_and_grid(pendulum):
+    rig = pendulum(5).go(S.RUN)
+    swing(rig, 12)
+    rig.q[0] = 0.4
+    command = rig.tick(skip=3)
+    assert rig.controller.counters.gaps == 1
+    state = rig.policy.state()
+    rig.policy.reset()
+    rig.policy.inputs["joint_position"][:] = 0.4
+    assert command.tau_ff == rig.policy.infer()[0].astype(float)
+    rig.policy.commit()
+    np.testing.assert_array_equal(state, rig.policy.state())
+
+
+def test_gap_that_the_contract_allows_keeps_the_memory(pendulum):
+    rig = pendulum(5).go(S.RUN)
+    swing(rig, 12)
+    before = rig.policy.state()
+    rig.tick(skip=1)
+    np.testing.assert_array_equal(rig.policy.state(), before)
+    assert rig.controller.counters.gaps == 0
+
+
+def test_ticks_must_increase(pendulum):
+    rig = pendulum().go(S.RUN)
+    rig.next -= 1
+    with pytest.raises(AndanteError, match=r"tick 26 after tick 26: ticks must increase"):
+        rig.tick()
+
+
+def test_activation_starts_over_bit_by_bit(pendulum):
+    rig = pendulum()
+    runs = []
+    for leave in ("stop", "deactivate", "stop"):
+        rig.q[:] = 0.0
+        rig.go(S.READY)
+        rig.controller.confirm()
+        runs.append(swing(rig, 33))
+        assert not np.array_equal(rig.policy.state(), initial_state(rig))
+        getattr(rig.controller, leave)()
+        while rig.state is not S.DISABLED:
+            rig.tick()
+        np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[0], runs[2])
+
+
+def test_warmup_leaves_nothing_in_the_memory(pendulum):
+    rig = pendulum()
+    rig.policy.inputs["joint_position"][:] = 1.0
+    rig.controller.warmup()
+    np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+
+
+@pytest.mark.parametrize("state", (*LIVE, S.FAULT))
+@pytest.mark.parametrize("signal", ["joint_position", "joint_velocity"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e39])
+def test_measurement_that_is_not_finite_is_a_fault_in_every_state(arm, state, signal, value):
+    rig = arm().go(state)
+    rig.sample.values[signal][1] = value
+    for _ in range(3):
+        command = rig.tick()
+        assert finite(command) and command.mode == "damping"
+        assert rig.state is S.FAULT
+        np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+    if state is not S.FAULT:
+        assert rig.controller.fault == f"non_finite: {signal} of joint 'spin' is not finite"
+    rig.controller.clear()
+    rig.sample.values[signal][1] = 0.0
+    rig.go(S.RUN)
+    rig.controller.deactivate()
+
+
+def test_network_that_is_not_finite_is_a_fault(pendulum):
+    rig = pendulum().go(S.RUN)
+    swing(rig, 7)
+    rig.q[0] = 100.0  # finite, but the network of `small_policy` overflows
+    while rig.state is S.RUN:
+        command = rig.tick()
+        assert finite(command)
+    assert rig.controller.fault == "non_finite: the policy's chunk or memory is not finite"
+    assert command.mode == "damping"
+    np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+
+
+def test_fault_is_latched_until_cleared(arm):
+    rig = arm().go(S.RUN)
+    rig.q[0] = np.nan
+    rig.tick()
+    rig.q[0] = 0.5
+    rig.controller.stop()
+    for _ in range(100):
+        assert rig.tick().mode == "damping"
+    assert rig.state is S.FAULT
+    rig.controller.deactivate()
+    assert rig.state is S.DISABLED
+    with pytest.raises(AndanteError, match=r"fault is latched \(non_finite: joint_position of joint 'lift'"):
+        rig.controller.activate()
+    rig.controller.clear()
+    assert rig.controller.fault is None
+    rig.go(S.RUN)
+    rig.controller.deactivate()
+
+
+def test_emergency_stop_outlives_deactivation(arm):
+    rig = arm()
+    rig.controller.emergency_stop("red button")
+    rig.controller.activate()
+    rig.tick()
+    assert rig.controller.fault == "e_stop: red button"
+    rig.controller.deactivate()
+    rig.controller.clear()
+    rig.go(S.RUN)
+    rig.controller.deactivate()
+
+
+def test_stale_source_drops_the_decision_and_the_tail_plays(pendulum):
+    rig = pendulum(3).go(S.RUN)
+    rig.tick()
+    rig.tick()
+    before = rig.policy.state()
+    command = rig.tick(age_ns=51_000_000)  # the contract allows 50 ms, the profile 60
+    assert (rig.state, rig.controller.counters.dropped) == (S.RUN, 1)
+    np.testing.assert_array_equal(rig.policy.state(), before)
+    rig.policy.reset()
+    rig.policy.inputs["joint_position"][:] = 0.0
+    assert command.tau_ff == rig.policy.infer()[3].astype(float)
+
+
+def test_stale_source_is_tolerated_for_the_ticks_in_the_table_and_no_longer(arm):
+    rig = arm(1).go(S.RUN)
+    for _ in range(5):  # three in a row are tolerated, again and again
+        for _ in range(3):
+            rig.tick(age_ns=31_000_000, stale="joint_velocity")
+            assert rig.state is S.RUN
+        rig.tick(age_ns=30_000_000, stale="joint_velocity")
+    for _ in range(4):
+        rig.tick(age_ns=31_000_000, stale="joint_velocity")
+    assert rig.state is S.FALLBACK
+    assert rig.controller.fault == "stale_source: joint_velocity is 31.0 ms old"
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+def test_policy_does_not_start_on_a_stale_source(arm):
+    rig = arm().go(S.READY)
+    rig.controller.confirm()
+    rig.tick(age_ns=10**9)
+    assert rig.state is S.READY
+    rig.tick()
+    assert rig.state is S.RUN
+    rig.controller.deactivate()
+
+
+def test_limit_takes_the_ladder_step_by_step(arm):
+    rig = arm().go(S.RUN)
+    rig.q[:] = [LIFT_RANGE[1] + 0.01, 0.2, 0.0]
+    commands = [rig.tick()]
+    assert rig.controller.fault == "limit: joint_position of joint 'lift' is 1.51, hard limits [-0.5, 1.5]"
+    rig.q[0] = 0.0
+    for _ in range(9):
+        commands.append(rig.tick())
+    assert [command.mode for command in commands] == ["track"] * 5 + ["damping"] * 5
+    assert rig.state is S.FAULT
+    np.testing.assert_allclose(commands[0].q, [LIFT_RANGE[1], 0.2])
+    np.testing.assert_allclose(commands[5].kd, [4.0, 1.0])
+    rig.controller.clear()
+
+
+def test_velocity_of_a_passive_joint_beyond_its_limit_is_an_event(arm):
+    rig = arm().go(S.RUN)
+    rig.dq[2] = -20.5
+    rig.tick()
+    assert rig.controller.fault == "limit: joint_velocity of joint 'wheel' is -20.5, hard limits [-20, 20]"
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+def test_fallback_only_escalates(arm):
+    rig = arm().go(S.RUN)
+    rig.controller.emergency_stop()
+    assert rig.tick().mode == "track"
+    rig.dq[1] = np.nan
+    assert rig.tick().mode == "damping"
+    rig.dq[1] = 0.0
+    rig.dq[0] = 30.0  # limit would hold
+    assert rig.tick().mode == "damping"
+    assert rig.controller.fault == "e_stop: operator"
+    rig.controller.clear()
+
+
+def test_unknown_pose_is_damped_not_held(arm):
+    rig = arm().go(S.WAIT_SENSORS)
+    rig.controller.emergency_stop()
+    assert rig.tick(age_ns=-NEVER_NS).mode == "damping"
+    assert rig.state is S.FAULT
+    rig.controller.clear()
+
+
+def test_overruns_in_a_row_are_an_event(arm):
+    rig = arm().go(S.RUN)
+    for overrun in (True, True, True, False, True, True, True):
+        if overrun:
+            rig.controller.overrun()
+        rig.tick()
+    assert rig.state is S.RUN
+    rig.controller.overrun()
+    rig.tick()
+    assert rig.controller.fault == "overrun: the tick took longer than the control period"
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+class DelayedWorker:
+    """Answers after a number of ticks that the test sets, through the controller's own interface."""
+
+    def __init__(self, policy):
+        self.inference_ns = 0
+        self.policy = policy
+        self.delay = 0
+        self.answers: list[tuple[int, Answer]] = []
+        self.polls = 0
+
+    def request(self, tick: int, epoch: int) -> None:
+        answer = Answer(tick, epoch, self.policy.infer().copy(), self.policy.finite)
+        self.answers.append((self.polls + self.delay, answer))
+
+    def poll(self) -> Answer | None:
+        self.polls += 1
+        if self.answers and self.answers[0][0] < self.polls:
+            return self.answers.pop(0)[1]
+        return None
+
+
+@pytest.fixture
+def delayed(tmp_path):
+    delay = Trained(values=(0, 1, 2), default=0)
+    horizons = Trained(values=(3,), default=3)
+    path = write_small_policy(tmp_path / "p.onnx", inference_delay=delay, execution_horizon=horizons)
+    policy = load_policy(path)
+    worker = DelayedWorker(policy)
+    return Rig(policy, load_profile("pendulum"), worker=worker).go(S.RUN), worker
+
+
+def test_late_chunk_is_accepted_up_to_the_trained_delay(delayed):
+    rig, worker = delayed
+    worker.delay = 2
+    rig.tick()
+    rig.tick()
+    before = rig.policy.state()
+    for _ in range(2):  # decided at tick 3, not there yet: the old tail plays
+        rig.tick()
+        np.testing.assert_array_equal(rig.policy.state(), before)
+    command = rig.tick()
+    assert not np.array_equal(rig.policy.state(), before)
+    assert command.tau_ff == rig.policy._chunk[2].astype(float)
+    assert rig.controller.counters.starved == 0
+
+
+def test_refused_chunk_leaves_the_memory_bit_identical(delayed):
+    rig, worker = delayed
+    rig.tick()
+    rig.tick()
+    before = rig.policy.state()
+    worker.delay = 2
+    for skip in (0, 0, 1):  # the answer is due on a tick that is skipped, and comes a tick too late
+        assert rig.controller.counters.refused == 0
+        rig.tick(skip)
+    assert rig.controller.counters.refused == 1
+    np.testing.assert_array_equal(rig.policy.state(), before)
+
+
+def test_answer_from_before_a_reset_is_refused(delayed):
+    rig, worker = delayed
+    worker.delay = 2
+    for _ in range(3):
+        rig.tick()
+    rig.controller.deactivate()  # with one answer on its way
+    rig.go(S.RUN)
+    rig.tick()
+    assert rig.controller.counters.refused == 1
+    np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+
+
+@pytest.mark.parametrize("robot", ["pendulum", "arm"])
+def test_nothing_is_allocated_in_ten_thousand_ticks(pendulum, arm, robot):
+    rig = (pendulum() if robot == "pendulum" else arm(1)).go(S.RUN)
+    controller, sample, tick = rig.controller, rig.sample, rig.next
+    sample.received_ns = dict.fromkeys(sample.received_ns, sample.now_ns)
+
+    def run(ticks):
+        nonlocal tick
+        for _ in range(ticks):
+            controller.tick(tick, sample)
+            tick += 1
+
+    run(1000)
+    tracemalloc.start()
+    run(100)
+    before = tracemalloc.get_traced_memory()[0]
+    run(10_000)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 500  # the counters' own integers
+    controller.deactivate()
+
+
+@st.composite
+def days(draw):
+    """What happens tick by tick: a measurement, a call, or both."""
+    normal = st.lists(st.floats(-0.4, 1.4), min_size=3, max_size=3)
+    wild = st.lists(st.sampled_from([0.0, np.nan, np.inf, 1e300, 3.0, -25.0]), min_size=3, max_size=3)
+    moment = st.tuples(
+        st.sampled_from([0] * 8 + [1, 2, 9]),
+        st.sampled_from([0] * 18 + [10**8, 10**9]),
+        st.sampled_from(["joint_position", "joint_velocity"]),
+        st.one_of(*[normal] * 9, wild),
+        st.sampled_from([""] * 24 + ["clear"] * 12 + ["stop", "emergency_stop", "overrun", "deactivate"]),
+        st.integers(1, 12),
+    )
+    return draw(st.lists(moment, min_size=30, max_size=60))
+
+
+@pytest.mark.parametrize("loop", ["host", "drive"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_whatever_happens_every_tick_has_one_finite_command_within_limits(arms, loop, data):
+    rig = Rig(*arms[loop])
+    controller, effort = rig.controller, np.array([EFFORT["lift"], EFFORT["spin"]])
+    controller.activate()
+    for skip, age_ns, signal, values, call, repeats in data.draw(days()):
+        rig.sample.values[signal][:] = values
+        if call and (call != "clear" or rig.state is S.FAULT):
+            getattr(controller, call)()
+        if rig.state is S.DISABLED:
+            controller.clear()
+            controller.activate()
+        for i in range(repeats):
+            if rig.state is S.READY:
+                controller.confirm()
+            fault = controller.fault
+            command = rig.tick(skip if i == 0 else 0, age_ns, signal)
+            assert command.tick == rig.next - 1
+            assert finite(command)
+            assert (command.mode == "disabled") == (rig.state is S.DISABLED)
+            assert fault is None or controller.fault == fault
+            assert fault is None or rig.state in (S.FALLBACK, S.FAULT)
+            if rig.state is not S.RUN:
+                np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+            q, dq = (np.where(np.abs(x[:2]) < 1e9, x[:2], 0.0) for x in (rig.q, rig.dq))
+            torque = command.tau_ff + command.kp * (command.q - q) + command.kd * (command.dq - dq)
+            assert (np.abs(torque) <= effort + 1e-6).all()
+
+
+def test_equal_controllers_give_equal_commands(arm, tmp_path):
+    twins = arm(2), Rig(arm_policy(tmp_path), arm_profile(tmp_path), 2)
+    for rig in twins:
+        rig.go(S.READY)
+        rig.controller.confirm()
+    first, second = (swing(rig, 50) for rig in twins)
+    np.testing.assert_array_equal(first, second)
+    twins[0].controller.deactivate()
+
+
+def test_sample_with_one_value_for_all_joints_is_refused(arm):
+    rig = arm().go(S.RUN)
+    rig.sample.values["joint_position"] = np.zeros(1)
+    with pytest.raises(AndanteError, match=r"joint_position has shape \(1,\), expected \(3,\)"):
+        rig.tick()
+    rig.controller.deactivate()
+
+
+def test_controller_takes_the_contracts_default_horizon(pendulum):
+    assert isinstance(pendulum().controller, Controller)
+    assert pendulum().controller.execution_horizon == 5

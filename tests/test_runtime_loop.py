@@ -1,0 +1,243 @@
+"""The real-time loop: deadlines, skipped ticks, soft stops, robots that fail; and robots found by name."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+import numpy as np
+import pytest
+from arm import arm_policy, arm_profile
+from hypothesis import given
+from hypothesis import strategies as st
+from rig import finite
+from small_policy import write_small_policy
+
+from andante.runtime.command import FIELDS
+from andante.runtime.controller import Controller
+from andante.runtime.errors import AndanteError, ProfileError
+from andante.runtime.histogram import Histogram
+from andante.runtime.loop import RealtimeLoop
+from andante.runtime.policy import load_policy
+from andante.runtime.profile import load_profile
+from andante.runtime.realtime import tuned
+from andante.runtime.robots.base import find_robot
+from andante.runtime.robots.null import NullRobot
+from andante.runtime.states import State
+from andante.sim.robot import SimRobot
+
+PERIOD_NS = 20_000_000
+
+
+class FakeClock:
+    """Time passes only while the loop sleeps, and when a test says so."""
+
+    def __init__(self, lateness_ns=None):
+        self.time_ns = 10**12
+        self.start_ns = self.time_ns
+        self.lateness_ns = lateness_ns or {}
+
+    def now_ns(self) -> int:
+        return self.time_ns
+
+    def sleep_until_ns(self, deadline_ns: int) -> None:
+        late_ns = self.lateness_ns.get((deadline_ns - self.start_ns) // PERIOD_NS, 0)
+        self.time_ns = max(self.time_ns, deadline_ns + late_ns)
+
+
+class LoggingRobot(SimRobot):
+    """The simulated pendulum; logs commands, and does at a tick what the test gives it to do."""
+
+    def __init__(self, contract, profile):
+        super().__init__(contract, profile)
+        self.commands = []
+        self.on_write = {}
+
+    def write(self, command):
+        self.commands.append(command.copy())
+        self.on_write.get(len(self.commands), lambda: None)()
+        super().write(command)
+
+
+@pytest.fixture(scope="module")
+def policy_path(tmp_path_factory):
+    return write_small_policy(tmp_path_factory.mktemp("pendulum") / "policy.onnx")
+
+
+@pytest.fixture
+def pendulum(policy_path):
+    """A controller and a robot, ready for a loop."""
+    policy, profile = load_policy(policy_path), load_profile("pendulum")
+    return Controller(policy, profile), LoggingRobot(policy.contract, profile)
+
+
+def same(first, second) -> bool:
+    fields = ("tick", "mode", "valid_for_ns", *FIELDS)
+    return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in fields)
+
+
+def test_loop_and_direct_calls_give_bit_equal_commands(pendulum, policy_path):
+    controller, robot = pendulum
+    clock = FakeClock({7: 45_000_000, 40: 19_999_999, 52: 20_000_000, 60: 90_000_000})
+    report = RealtimeLoop(controller, robot, clock=clock).run(seconds=1.0)
+    assert (report.state, report.faults, report.missed) == ("disabled", (), 2 + 0 + 1 + 4)
+
+    direct = Controller(load_policy(policy_path), load_profile("pendulum"))
+    twin = LoggingRobot(direct.contract, direct.profile)
+    direct.activate()
+    for logged in robot.commands:
+        if direct.state is State.READY:
+            direct.confirm()
+        if direct.state is State.RUN and logged.mode == "damping":
+            direct.stop()
+        twin.write(direct.tick(logged.tick, twin.read()))
+    assert len(robot.commands) == report.ticks
+    assert all(map(same, robot.commands, twin.commands))
+    assert {command.mode for command in robot.commands} == {"damping", "track"}
+
+
+def test_ticks_are_those_of_the_clock_and_late_ones_are_skipped(pendulum):
+    controller, robot = pendulum
+    late = {30: 19_000_000, 33: 20_000_000, 36: 3 * PERIOD_NS + 1}
+    report = RealtimeLoop(controller, robot, clock=FakeClock(late)).run(seconds=0.3)
+    ticks = [command.tick for command in robot.commands]
+    assert ticks == [tick for tick in range(ticks[-1] + 1) if tick not in (33, 36, 37, 38)]
+    assert report.missed == 4 == controller.counters.skipped
+    assert report.jitter_us.max == pytest.approx(60_000.001)
+
+
+def test_seconds_are_of_the_policy_and_the_end_is_soft(pendulum):
+    controller, robot = pendulum
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.4)
+    modes = [command.mode for command in robot.commands]
+    assert modes == ["damping"] * 26 + ["track"] * 20 + ["damping"] * 50
+    assert (report.state, report.decisions) == ("disabled", 4)
+
+
+def test_stop_request_plays_the_stop_sequence(pendulum):
+    controller, robot = pendulum
+    loop = RealtimeLoop(controller, robot, clock=FakeClock())
+    robot.on_write = {30: loop.stop}
+    report = loop.run(seconds=60.0)
+    modes = [command.mode for command in robot.commands]
+    assert modes == ["damping"] * 26 + ["track"] * 4 + ["damping"] * 50
+    assert report.state == "disabled"
+
+
+def test_work_beyond_the_next_deadline_is_an_overrun(pendulum):
+    controller, robot = pendulum
+    clock = FakeClock()
+
+    def work():
+        clock.time_ns += PERIOD_NS + 1
+
+    robot.on_write = dict.fromkeys(range(30, 36), work)
+    report = RealtimeLoop(controller, robot, clock=clock).run(seconds=0.4)
+    assert (report.overruns, report.missed) == (6, 0)
+    assert report.tick_us.max == pytest.approx(20_000.001)
+
+
+@pytest.mark.parametrize("verb", ["read", "write"])
+def test_robot_that_fails_is_a_reported_fault(pendulum, verb):
+    controller, robot = pendulum
+
+    def fail():
+        def raise_error(*_):
+            raise OSError("cable out")
+
+        setattr(robot, verb, raise_error)
+
+    robot.on_write = {40: fail}
+    written = robot.commands
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=60.0)
+    assert report.faults == (f"e_stop: robot 'sim' failed to {verb}: OSError('cable out')",)
+    assert report.state == "fault"
+    assert report.ticks < 45
+    if verb == "read":  # it can still be told to brake
+        assert written[-1].mode == "damping" and finite(written[-1])
+
+
+def test_fault_is_commanded_until_the_time_is_over(pendulum):
+    controller, robot = pendulum
+    robot.on_write = {40: lambda: robot.set_state(np.zeros(1), np.full(1, 99.0))}
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=1.0)
+    assert report.faults[0].startswith("limit: joint_velocity of joint 'hinge' is ")
+    assert (report.state, report.ticks) == ("fault", 26 + 50)
+    assert {command.mode for command in robot.commands[41:]} == {"damping"}
+
+
+def test_profile_that_wants_confirmation_waits_for_it(tmp_path):
+    policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
+    robot = NullRobot(policy.contract, profile)
+    controller = Controller(policy, profile)
+    called = []
+    loop = RealtimeLoop(
+        controller, robot, clock=FakeClock(), on_ready=lambda: called.append(controller.state)
+    )
+    sample = robot.read()  # stamped by the real clock: read once, it never ages
+    robot.read = lambda: sample
+    assert loop.run(seconds=1.0).decisions == 0
+    assert called == [State.READY]
+    confirmed = RealtimeLoop(controller, robot, clock=FakeClock(), on_ready=controller.confirm)
+    assert confirmed.run(seconds=1.0).decisions > 0
+
+
+def test_output_that_cannot_carry_the_fallback_is_refused(tmp_path):
+    policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
+    robot = NullRobot(policy.contract, profile)
+    robot.carries = frozenset({"q"})
+    with pytest.raises(ProfileError, match="cannot carry dq, kd, kp, tau_ff"):
+        RealtimeLoop(Controller(policy, profile), robot)
+
+
+def test_tuning_is_reported_and_undone():
+    scheduler, interval = os.sched_getscheduler(0), sys.getswitchinterval()
+    affinity = os.sched_getaffinity(0)
+    with tuned(fifo_priority=1000, cpu=min(affinity)) as results:
+        assert results["SCHED_FIFO"] == "Invalid argument"
+        assert results["affinity"] == results["gc"] == results["switch interval"] == "ok"
+        assert os.sched_getaffinity(0) == {min(affinity)}
+        assert not gc.isenabled() and sys.getswitchinterval() < interval
+    assert gc.isenabled() and gc.get_freeze_count() == 0
+    assert (os.sched_getscheduler(0), sys.getswitchinterval()) == (scheduler, interval)
+    assert os.sched_getaffinity(0) == affinity
+    with tuned(None, None) as results:
+        assert results["SCHED_FIFO"] == results["affinity"] == "not asked for"
+
+
+@given(st.lists(st.integers(0, 3 * 10**8), min_size=1))
+def test_histogram_quantiles_are_those_of_the_durations(durations):
+    histogram = Histogram()
+    for duration in durations:
+        histogram.add(duration)
+    found = histogram.quantiles()
+    assert found.max == max(durations) * 1e-3
+    for q, value in ((0.5, found.p50), (0.99, found.p99)):
+        exact = np.quantile(durations, q, method="inverted_cdf") * 1e-3
+        if exact < 99_999:
+            assert exact <= value <= exact + 1.001
+
+
+def test_null_robot_measures_within_the_hard_limits(tmp_path):
+    policy = arm_policy(tmp_path)
+    joints = [{"name": name, "sign": 1, "zero_offset": 0.0, "velocity": 1.0} for name in ("lift", "spin")]
+    joints[0] |= {"actuated": True, "effort": 1.0, "position": [0.2, 1.5]}
+    joints[1] |= {"actuated": True, "effort": 1.0, "position": None}
+    sample = NullRobot(policy.contract, arm_profile(tmp_path, joints=joints)).read()
+    np.testing.assert_array_equal(sample.values["joint_position"], [0.2, 0.0])
+    assert sample.received_ns["joint_velocity"] == sample.now_ns > 0
+
+
+def test_unknown_robot_lists_the_known_ones():
+    with pytest.raises(AndanteError, match="no robot 'bender'; robots: null, sim"):
+        find_robot("bender")
+
+
+def test_robot_whose_package_is_missing_names_the_extra(monkeypatch):
+    for name in ("mujoco", "andante.sim.robot"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(
+        AndanteError, match=r"robot 'sim' needs .*, which is not .*pip install 'andante\[sim\]'"
+    ):
+        find_robot("sim")

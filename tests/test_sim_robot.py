@@ -1,0 +1,229 @@
+"""The simulated robot: training's physics behind a robot's interface."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import mujoco
+import numpy as np
+import pytest
+import torch
+from small_policy import small_contract, write_small_policy
+
+from andante.runtime.command import FIELDS, JointCommand
+from andante.runtime.contract import ActionTerm
+from andante.runtime.errors import AndanteError
+from andante.runtime.policy import load_policy
+from andante.runtime.profile import Profile, load_profile
+from andante.sim import make
+from andante.sim.closed_loop import closed_loop
+from andante.sim.robot import SimRobot
+from andante.sim.spec.models import build_model
+
+PERIOD_NS = 20_000_000
+
+
+def command(tick: int, valid_ticks: int = 3, mode="track", **fields) -> JointCommand:
+    made = JointCommand.allocate(1, valid_ticks * PERIOD_NS)
+    made.tick, made.mode = tick, mode
+    for field, value in fields.items():
+        getattr(made, field)[:] = value
+    return made
+
+
+def pendulum(profile: Profile | None = None, **changes) -> SimRobot:
+    robot = SimRobot(small_contract("pendulum", **changes), profile or load_profile("pendulum"))
+    robot.set_state([2.0], [0.3])
+    return robot
+
+
+def changed_profile(joint: dict, **changes) -> Profile:
+    """The pendulum's, with another hinge."""
+    profile = load_profile("pendulum")
+    hinge = msgspec.structs.replace(profile.joints[0], **joint)
+    return msgspec.structs.replace(profile, joints=(hinge,), **changes)
+
+
+def state(robot: SimRobot) -> list[float]:
+    return [*robot.data.qpos, *robot.data.qvel]
+
+
+@pytest.mark.parametrize("name", ["pendulum", "cartpole"])
+def test_for_the_same_torques_the_robot_equals_the_worlds_of_training(name):
+    contract = small_contract(name)
+    env = make(contract.task, 1, seed=4)
+    env.reset()
+    robot = SimRobot(contract, load_profile(name))
+    positions = slice(1, 1 + robot.model.nq)
+    start = env.state_dict()["state"][0]
+    robot.set_state(start[positions], start[positions.stop :])
+    high = contract.actions[0].high[0]
+    torques = (torch.rand(60, generator=torch.Generator().manual_seed(0)) * 2 - 1) * high / 2
+    for tick, torque in enumerate(torques):
+        env.step(torque.view(1, 1, 1))
+        robot.write(command(tick, tau_ff=torque.item()))
+        expected = env.state_dict()["state"][0]
+        assert torch.equal(torch.tensor(state(robot)), expected[1:])
+        reading = robot.read().values["joint_position"]
+        assert torch.equal(torch.tensor(reading), expected[positions])
+
+
+def test_skipped_ticks_go_on_under_the_last_command():
+    jumping, steady = pendulum(), pendulum()
+    for tick in range(3):
+        steady.write(command(tick, tau_ff=0.4))
+    steady.write(command(3, tau_ff=-0.2))
+    jumping.write(command(0, tau_ff=0.4))
+    jumping.write(command(3, tau_ff=-0.2))
+    assert state(jumping) == state(steady)
+    assert jumping.read().now_ns == steady.read().now_ns == 4 * PERIOD_NS
+
+
+def test_a_command_is_not_obeyed_beyond_its_validity():
+    jumping, steady = pendulum(), pendulum()
+    for tick, torque in enumerate((0.4, 0.4, 0.0, 0.0, -0.2)):
+        steady.write(command(tick, tau_ff=torque))
+    jumping.write(command(0, valid_ticks=2, tau_ff=0.4))
+    jumping.write(command(4, tau_ff=-0.2))
+    assert state(jumping) == state(steady)
+
+
+def test_no_tick_is_made_up_before_the_first_command_or_when_ticks_start_again():
+    robot, steady = pendulum(), pendulum()
+    for tick in (1000, 0, 1):
+        robot.write(command(tick, tau_ff=0.3))
+    for tick in range(3):
+        steady.write(command(tick, tau_ff=0.3))
+    assert state(robot) == state(steady)
+
+
+def test_a_disabled_robot_moves_freely():
+    disabled, free = pendulum(), pendulum()
+    disabled.write(command(0, tau_ff=0.5))
+    disabled.set_state([2.0], [0.3])
+    disabled.write(command(0, mode="disabled", tau_ff=0.5))
+    free.write(command(0))
+    assert state(disabled) == state(free)
+
+
+def test_torque_beyond_the_profiles_limit_does_not_reach_the_joint():
+    strong, limited = pendulum(), pendulum()
+    strong.write(command(0, tau_ff=100.0))
+    limited.write(command(0, tau_ff=0.7))
+    assert state(strong) == state(limited)
+
+
+def test_readings_and_torques_follow_the_profiles_sign_and_offset():
+    plain = pendulum()
+    mirrored = pendulum(changed_profile({"sign": -1, "zero_offset": 0.25}))
+    for tick in range(20):
+        plain.write(command(tick, tau_ff=0.3))
+        mirrored.write(command(tick, tau_ff=-0.3))
+    assert state(mirrored) == state(plain)
+    values = mirrored.read().values
+    assert values["joint_position"] == [-plain.data.qpos[0] + 0.25]
+    assert values["joint_velocity"] == [-plain.data.qvel[0]]
+
+
+POSITION = ActionTerm(
+    name="angle",
+    kind="position",
+    joints=("hinge",),
+    unit="rad",
+    low=(-4.0,),
+    high=(4.0,),
+    kp=(3.0,),
+    kd=(0.2,),
+    closed_by="drive",
+)
+
+
+@pytest.mark.parametrize(("sign", "offset"), [(1, 0.0), (-1, 0.5)])
+def test_a_drive_closes_the_position_loop_as_in_training_at_every_physics_step(sign, offset):
+    changes = {"sign": sign, "zero_offset": offset, "effort": 50.0}
+    robot = pendulum(changed_profile(changes, pd_loop="drive"), actions=(POSITION,))
+    assert robot.carries == frozenset(FIELDS)
+    model = build_model("pendulum", (POSITION,), PERIOD_NS, 2)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = robot.data.qpos, robot.data.qvel
+    for tick, target in enumerate(np.linspace(1.0, 3.0, 30)):
+        data.ctrl[:] = target
+        mujoco.mj_step(model, data, 2)
+        robot.write(command(tick, q=sign * target + offset, kp=3.0, kd=0.2))
+    assert state(robot) == pytest.approx([*data.qpos, *data.qvel], rel=1e-12)
+    if sign == 1:
+        assert state(robot) == [*data.qpos, *data.qvel]
+
+
+def test_a_drive_adds_velocity_target_and_feed_forward_torque():
+    profile = changed_profile({"effort": 50.0}, pd_loop="drive")
+    drive, torque = pendulum(profile), pendulum(profile)
+    drive.write(command(0, q=2.5, dq=1.0, tau_ff=0.1, kp=3.0, kd=0.2))
+    # kp (q* - q) + kd (dq* - dq) + tau_ff at the start of the tick, which is held in `torque` only.
+    torque.write(command(0, tau_ff=3.0 * 0.5 + 0.2 * 0.7 + 0.1))
+    first = [drive.data.qvel[0], torque.data.qvel[0]]
+    assert first[0] == pytest.approx(first[1], rel=0.05)
+    assert first[0] != first[1]
+
+
+def test_a_robot_of_torque_drives_carries_nothing_else_and_ignores_gains():
+    plain, gains = pendulum(), pendulum()
+    assert plain.carries == {"tau_ff"}
+    plain.write(command(0, tau_ff=0.2))
+    gains.write(command(0, tau_ff=0.2, q=1.0, dq=1.0, kp=5.0, kd=1.0))
+    assert state(plain) == state(gains)
+
+
+def test_samples_carry_the_profiles_signals_fresh_on_the_simulated_clock():
+    robot = pendulum()
+    robot.write(command(0))
+    sample = robot.read()
+    assert sample.now_ns == PERIOD_NS
+    assert sample.received_ns == {"joint_position": PERIOD_NS, "joint_velocity": PERIOD_NS}
+
+
+def test_samples_can_carry_the_monotonic_clock():
+    robot = SimRobot(small_contract(), load_profile("pendulum"), realtime=True)
+    before = time.monotonic_ns()
+    assert before <= robot.read().now_ns <= time.monotonic_ns()
+
+
+def test_the_robot_starts_where_its_task_does_by_seed():
+    starts = [
+        state(SimRobot(small_contract(), load_profile("pendulum"), seed=seed)) for seed in (0, 0, 1, 2, 3)
+    ]
+    assert starts[0] == starts[1]
+    assert len({tuple(start) for start in starts}) == 4
+    assert all(abs(angle - np.pi) <= 0.5 and abs(speed) <= 1 for angle, speed in starts)
+
+
+def test_a_profile_with_a_joint_that_the_model_lacks_is_refused_by_name():
+    profile = load_profile("pendulum")
+    wrist = msgspec.structs.replace(profile.joints[0], name="wrist", actuated=False, effort=None)
+    with pytest.raises(AndanteError, match="no joint 'wrist', which the profile names; joints: hinge"):
+        SimRobot(small_contract(), msgspec.structs.replace(profile, joints=(*profile.joints, wrist)))
+
+
+@pytest.mark.parametrize("robot", ["pendulum", "cartpole"])
+def test_closed_loop_returns_are_those_of_the_worlds_of_training(robot, tmp_path):
+    path = write_small_policy(tmp_path / "policy.onnx", robot, seed=3)
+    policy = load_policy(path)
+    expected = []
+    for world in range(4):
+        env = make(policy.contract.task, 4, seed=11)
+        observation, done, total = env.reset(), False, 0.0
+        policy.reset()
+        while not done:
+            for name, values in observation.sources.items():
+                policy.inputs[name][:] = values[world : world + 1]
+            chunk = torch.from_numpy(policy.infer())
+            policy.commit()
+            outcome = env.step(chunk.expand(4, -1, -1))
+            total += outcome.reward[world].sum().item()
+            observation, done = outcome.observation, outcome.done[world]
+        expected.append(total)
+    loop = closed_loop(path, policy.contract.task, episodes=4, seed=11)
+    assert loop.returns == pytest.approx(expected, rel=1e-6)
+    assert loop.returns.max() > 0
+    assert loop.faults == ()

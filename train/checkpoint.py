@@ -1,0 +1,164 @@
+"""Checkpoints: one file that is always whole, and the run folder around it."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from andante.runtime.contract import Record
+from andante.runtime.errors import AndanteError
+from andante.sim.spec import get_spec
+from andante.sim.spec.task import TaskSpec
+
+from .config import TrainConfig
+from .policy import Policy
+
+SCHEMA = 1
+CHECKPOINT = "checkpoint.pt"
+CONFIG = "config.json"
+RESULT = "result.json"
+DUMP = "dump.pt"
+
+
+class Result(Record):
+    """`result.json`: how the best policy of a finished run did, deterministically, beside random actions."""
+
+    task: str
+    memory: str
+    returned: float = msgspec.field(name="return")
+    """Mean undiscounted return."""
+    random_return: float
+    episodes: int
+    seed: int
+    """Of the evaluation's environment, not of the training."""
+    ticks: int
+    """Of training."""
+    train_ticks_per_s: float
+    """Simulation, inference and update together, without evaluations."""
+
+
+@dataclass
+class Best:
+    """The policy that did best in the deterministic evaluations so far."""
+
+    returned: float
+    policy: dict[str, Tensor]
+
+
+@dataclass
+class Checkpoint:
+    """All that an exact continuation needs."""
+
+    config: TrainConfig
+    provenance: dict[str, str]
+    trainer: dict[str, Any]
+    """`PPO.state_dict`."""
+    best: Best | None
+    seconds: float
+    """Spent on training so far."""
+    reason: str | None = None
+    """In the dump of a run that had to stop: what was not finite."""
+
+    def write(self, path: Path) -> None:
+        """Write atomically."""
+        content = {
+            "schema": SCHEMA,
+            **vars(self),
+            "config": msgspec.json.encode(self.config).decode(),
+            "best": self.best and vars(self.best),
+        }
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        write_atomically(path, buffer.getvalue())
+
+    @classmethod
+    def read(cls, path: Path) -> Checkpoint:
+        """Read one; tensors and plain values only, no code is run.
+
+        Raises:
+            AndanteError: no such file, not a checkpoint, or one of another schema.
+        """
+        if not path.is_file():
+            raise AndanteError(f"{path}: no such checkpoint")
+        try:
+            content = torch.load(path, weights_only=True)
+            schema = content.pop("schema")
+        except Exception as error:  # torch raises a dozen types for files that are foreign or cut
+            raise AndanteError(f"{path}: not a checkpoint ({type(error).__name__})") from None
+        if schema != SCHEMA:
+            raise AndanteError(f"{path}: checkpoint of schema {schema}, expected {SCHEMA}")
+        config = decode_config(content.pop("config"), str(path))
+        best = content.pop("best")
+        return cls(config=config, best=best and Best(**best), **content)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that was read."""
+
+    policy: Policy
+    """The best so far, or the current one before the first evaluation."""
+    spec: TaskSpec
+    config: TrainConfig
+    result: Result | None
+    """None until the run has finished."""
+    provenance: dict[str, str]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file in one step: whenever the process dies, the old or the new content is there, whole."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def decode_config(text: str | bytes, where: str) -> TrainConfig:
+    """Parse a run's configuration.
+
+    Raises:
+        AndanteError: names `where`, the key, the expected and the found.
+    """
+    try:
+        return msgspec.json.decode(text, type=TrainConfig)
+    except msgspec.DecodeError as error:
+        raise AndanteError(f"{where}: {error}") from None
+
+
+def load_run(run_dir: str | Path) -> Run:
+    """Read a run folder, finished or not.
+
+    Raises:
+        AndanteError: there is no run, or its files are damaged.
+    """
+    folder = Path(run_dir)
+    if not (folder / CHECKPOINT).is_file():
+        raise AndanteError(f"{folder}: not a run folder, it has no {CHECKPOINT}")
+    checkpoint = Checkpoint.read(folder / CHECKPOINT)
+    spec = get_spec(checkpoint.config.task)
+    policy = Policy(spec, checkpoint.config.policy)
+    policy.load_state_dict(checkpoint.best.policy if checkpoint.best else checkpoint.trainer["policy"])
+    return Run(policy, spec, checkpoint.config, _read_result(folder / RESULT), checkpoint.provenance)
+
+
+def _read_result(path: Path) -> Result | None:
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Result)
+    except msgspec.DecodeError as error:
+        raise AndanteError(f"{path}: {error}") from None

@@ -1,0 +1,107 @@
+"""`andante train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import tyro
+
+from andante.runtime.contract import Record
+from andante.runtime.errors import AndanteError
+
+from .config import PolicyConfig, TrainConfig
+from .recipes import get_recipe
+
+
+def _optional(config: type[Record], **given: Any) -> type:
+    """The same fields and docstrings, each None unless said: what a user leaves out must not count as chosen."""
+    fields: list[tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(config):
+        if field.name in given:
+            continue
+        if isinstance(field.type, type) and issubclass(field.type, Record):
+            nested = _optional(field.type)
+            flat = field.type is PolicyConfig
+            fields.append((field.name, Annotated[nested, tyro.conf.arg(name="")] if flat else nested, nested()))
+        else:
+            fields.append((field.name, field.type | None, None))
+    return msgspec.defstruct(
+        config.__name__,
+        [*given.items(), *fields],
+        bases=(config,),
+        namespace={"__post_init__": lambda self: None, "__doc__": config.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+
+
+if TYPE_CHECKING:
+    Options = TrainConfig
+else:
+    Options = _optional(TrainConfig, task=tyro.conf.Positional[str])
+
+
+def train(
+    options: Annotated[Options, tyro.conf.arg(name="")],
+    run_dir: Path,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> int:
+    """Train a policy on a task. What is not given comes from the task's recipe, or from the run that is resumed.
+
+    Args:
+        options: Of the run.
+        run_dir: Folder for checkpoints, logs and the result.
+        resume: Continue the run in that folder; `--ticks` may be larger than before.
+        overwrite: Replace the run in that folder.
+    """
+    # Not before: `--help` answers without torch.
+    from .checkpoint import CHECKPOINT, Checkpoint
+    from .learn import learn, refuse_existing
+    from .ppo import PPO
+
+    if resume and overwrite:
+        raise AndanteError("--resume and --overwrite exclude each other")
+    if resume:
+        resumed = Checkpoint.read(run_dir / CHECKPOINT)
+        config = resumed.config = _continue(options, resumed.config, run_dir)
+    else:
+        resumed = None
+        config = _override(get_recipe(options.task), options)
+        if not overwrite:
+            refuse_existing(run_dir)
+    if learn(PPO.from_config(config), config, run_dir, resumed):
+        return 0
+    print(f"{run_dir}: interrupted; a checkpoint was written, --resume continues")
+    return 130
+
+
+def _override(config: Any, options: Any) -> Any:
+    """`config` with what was given."""
+    changes = {}
+    for field in msgspec.structs.fields(type(config)):
+        chosen = getattr(options, field.name)
+        if isinstance(chosen, Record):
+            changes[field.name] = _override(getattr(config, field.name), chosen)
+        elif chosen is not None:
+            changes[field.name] = chosen
+    return msgspec.structs.replace(config, **changes)
+
+
+def _continue(options: TrainConfig, config: TrainConfig, run_dir: Path) -> TrainConfig:
+    """The configuration of a run, with more ticks if so given; anything else must agree."""
+    wanted = _override(config, options)
+    for (name, found), (_, expected) in zip(_flatten(wanted), _flatten(config), strict=True):
+        if found != expected and name != "ticks":
+            raise AndanteError(f"{run_dir}: {name} is {expected!r} in this run, found {found!r}; drop it to resume")
+    return wanted
+
+
+def _flatten(config: Record, prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for name in config.__struct_fields__:
+        value = getattr(config, name)
+        pairs += _flatten(value, f"{prefix}{name}.") if isinstance(value, Record) else [(prefix + name, value)]
+    return pairs

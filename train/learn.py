@@ -1,0 +1,208 @@
+"""The life of a run: iterate, evaluate, keep the best, write checkpoints, stop cleanly."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import torch
+from tqdm import tqdm
+
+from andante.runtime.errors import AndanteError
+
+from .checkpoint import CHECKPOINT, CONFIG, DUMP, RESULT, Best, Checkpoint, Result, write_atomically
+from .config import TrainConfig
+from .evaluate import evaluate, random_return
+from .finite import NonFiniteError
+
+if TYPE_CHECKING:
+    from .ppo import PPO
+
+SELECTION_EPISODES = 64
+RESULT_EPISODES = 64
+SELECTION_SEED = 1_000_000
+"""Added to a run's seed: episodes that choose the best policy are neither trained on nor reported."""
+RESULT_SEED = 2_000_000
+"""Added to a run's seed: the reported episodes."""
+
+
+def refuse_existing(run_dir: Path) -> None:
+    """Raise `AndanteError` if there is a run already."""
+    if (run_dir / CHECKPOINT).exists():
+        raise AndanteError(f"{run_dir}: there is a run already; continue it (--resume) or replace it (--overwrite)")
+
+
+def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint | None = None) -> bool:
+    """Train until the budget of ticks is used up, then evaluate the best policy and write `result.json`.
+
+    A run that was resumed computes bit for bit what it would have computed without the interruption
+    (same machine, same number of threads). Ctrl-C finishes the iteration and writes a checkpoint.
+
+    Args:
+        trainer: as `PPO.from_config` makes it.
+        config: what the trainer was made from.
+        run_dir: folder of the run; the files of an earlier run in it are replaced unless `resumed`.
+        resumed: checkpoint to continue from.
+
+    Returns:
+        Whether the run was finished, rather than interrupted.
+
+    Raises:
+        AndanteError: something became non-finite; `dump.pt` then holds the start of that iteration.
+    """
+    if resumed is None:
+        current = Checkpoint(config, _provenance(config), trainer.state_dict(), best=None, seconds=0.0)
+        _begin(run_dir, current)
+    else:
+        current = resumed
+        trainer.load_state_dict(resumed.trainer)
+    last_written = time.monotonic()
+    with _logs(trainer, config, run_dir) as (writer, bar), _interrupts() as interrupted:
+        while trainer.ticks < config.ticks:
+            start = time.monotonic()
+            current.trainer = _copy(trainer.state_dict())
+            try:
+                metrics = trainer.iterate()
+            except NonFiniteError as error:
+                current.reason = error.name
+                current.write(run_dir / DUMP)
+                raise AndanteError(
+                    f"stopped at {trainer.ticks} ticks: {error}; "
+                    f"`andante play {config.task} --from-dump {run_dir / DUMP}` repeats it"
+                ) from None
+            current.seconds += time.monotonic() - start
+            bar.update(min(trainer.ticks, config.ticks) - bar.n)
+            bar.set_postfix_str(f"reward/tick {metrics['reward_per_tick']:.3f}")
+            if _evaluation_due(trainer, config):
+                metrics["return"] = _select(trainer, config, current)
+                bar.write(
+                    f"{trainer.ticks:>10,} ticks  return {metrics['return']:8.2f}  "
+                    f"{trainer.ticks / current.seconds:,.0f} ticks/s"
+                )
+            for name, value in metrics.items():
+                writer.add_scalar(name, value, trainer.ticks)
+            finished = trainer.ticks >= config.ticks
+            if finished or interrupted or time.monotonic() - last_written > config.checkpoint_seconds:
+                current.trainer = trainer.state_dict()
+                current.write(run_dir / CHECKPOINT)
+                last_written = time.monotonic()
+            if interrupted and not finished:
+                return False
+    _conclude(trainer, config, run_dir, current)
+    return True
+
+
+def _begin(run_dir: Path, start: Checkpoint) -> None:
+    if run_dir.exists() and not run_dir.is_dir():
+        raise AndanteError(f"{run_dir}: expected a folder, found a file")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    # First of all, so that a process killed from here on leaves a whole run.
+    start.write(run_dir / CHECKPOINT)
+    for stale in (run_dir / RESULT, run_dir / DUMP, *run_dir.glob("events.out.tfevents.*")):
+        stale.unlink(missing_ok=True)
+    write_atomically(run_dir / CONFIG, msgspec.json.format(msgspec.json.encode(start.config)) + b"\n")
+
+
+def _evaluation_due(trainer: PPO, config: TrainConfig) -> bool:
+    iterations = -(-config.ticks // trainer.ticks_per_iteration)
+    interval = max(1, iterations // config.evaluations)
+    return trainer.iteration % interval == 0 or trainer.iteration >= iterations
+
+
+def _select(trainer: PPO, config: TrainConfig, current: Checkpoint) -> float:
+    """Evaluate the policy, and keep a copy if it is the best so far."""
+    evaluation = evaluate(trainer.policy, config.task, SELECTION_EPISODES, SELECTION_SEED + config.seed)
+    returned = float(evaluation.returns.mean())
+    if current.best is None or returned > current.best.returned:
+        current.best = Best(returned, _copy(trainer.policy.state_dict()))
+    return returned
+
+
+def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint) -> None:
+    assert current.best is not None
+    trainer.policy.load_state_dict(current.best.policy)
+    seed = RESULT_SEED + config.seed
+    result = Result(
+        task=config.task,
+        memory=config.policy.memory,
+        returned=float(evaluate(trainer.policy, config.task, RESULT_EPISODES, seed).returns.mean()),
+        random_return=random_return(config.task, RESULT_EPISODES, seed),
+        episodes=RESULT_EPISODES,
+        seed=seed,
+        ticks=trainer.ticks,
+        train_ticks_per_s=trainer.ticks / current.seconds,
+    )
+    write_atomically(run_dir / RESULT, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    print(
+        f"{run_dir}: return {result.returned:.2f} over {result.episodes} episodes, random actions "
+        f"{result.random_return:.2f}; {result.ticks:,} ticks at {result.train_ticks_per_s:,.0f} ticks/s"
+    )
+
+
+def _copy(state: Any) -> Any:
+    """The same nested state with tensors of its own."""
+    if isinstance(state, torch.Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _copy(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return type(state)(_copy(value) for value in state)
+    return state
+
+
+@contextmanager
+def _logs(trainer: PPO, config: TrainConfig, run_dir: Path) -> Iterator[tuple[Any, tqdm]]:
+    # Not before: it takes a second to import.
+    from torch.utils.tensorboard import SummaryWriter
+
+    # What a killed process logged after its last checkpoint is computed again.
+    writer = SummaryWriter(str(run_dir), purge_step=trainer.ticks + 1)
+    bar = tqdm(
+        total=config.ticks, initial=trainer.ticks, unit="tick", unit_scale=True, mininterval=0.5, disable=None
+    )
+    try:
+        yield writer, bar
+    finally:
+        bar.close()
+        writer.close()
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """A list that Ctrl-C makes non-empty; a second Ctrl-C raises KeyboardInterrupt."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _provenance(config: TrainConfig) -> dict[str, str]:
+    packages = {f"train.{name}": version(name) for name in ("andante", "torch", "mujoco")}
+    return {**packages, "train.python": platform.python_version(), "train.seed": str(config.seed), **_git_state()}
+
+
+def _git_state() -> dict[str, str]:
+    """Commit that the code is at, if it runs from a repository."""
+    command = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"train.git": found.stdout.strip()}

@@ -1,0 +1,31 @@
+"""Repeating what a run stopped on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from andante.runtime.errors import AndanteError
+
+from .checkpoint import Checkpoint
+from .finite import NonFiniteError
+from .ppo import PPO
+
+
+def replay_dump(path: str | Path) -> str:
+    """Run the iteration that a dump was taken before; returns the name of what was not finite.
+
+    Raises:
+        AndanteError: not a dump, or the iteration now ends otherwise.
+    """
+    dump = Checkpoint.read(Path(path))
+    if dump.reason is None:
+        raise AndanteError(f"{path}: a checkpoint, not the dump of a run that stopped")
+    trainer = PPO.from_config(dump.config)
+    trainer.load_state_dict(dump.trainer)
+    try:
+        trainer.iterate()
+    except NonFiniteError as error:
+        if error.name == dump.reason:
+            return error.name
+        raise AndanteError(f"{path}: expected {dump.reason} not to be finite, found {error.name}") from None
+    raise AndanteError(f"{path}: expected {dump.reason} not to be finite, but the iteration passed")
