@@ -37,8 +37,7 @@ def closed_loop(policy_path: str | Path, task: str, episodes: int, seed: int) ->
     sequence the robot is put there, and the policy takes over.
 
     Raises:
-        AndanteError: unknown task, a file that is no sound policy or does not fit the robot, or a start sequence
-            that fails.
+        AndanteError: unknown task, a file that is no sound policy or does not fit, or a start that fails.
     """
     scored = get_task(task)
     policy = load_policy(policy_path)
