@@ -4,10 +4,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PIP_ARGS ?=
 BIN := .venv/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo picture test check format clean
 
 demo: .venv/.installed
 	$(BIN)/python bench/demo.py
+
+picture: runs/demo/demo.json
+	$(BIN)/python bench/picture.py
+
+runs/demo/demo.json:
+	$(MAKE) demo
 
 test: check .venv-ros/.installed
 	$(BIN)/python -m pytest

@@ -25,10 +25,8 @@ from .contract import build_contract
 from .observations import Observations, observe
 from .onnx import to_onnx
 
-ACTION_TOLERANCE = 1e-5
-"""Largest difference between an action of the graph and of the module, SI units."""
-STATE_TOLERANCE = 1e-5
-"""Largest difference between their states, relative to the largest state seen."""
+TOLERANCE = 1e-5
+"""Largest deviation of the graph from the module, see `Deviation.within`."""
 
 TRACE_DECISIONS, TRACE_RESTART = 64, 40
 REPLAY_DECISIONS, REPLAY_RESTART = 1000, 250
@@ -99,12 +97,11 @@ def decide_in_torch(
 
 def _verify(session: PolicySession, reference: Trace, output: Path) -> Verification:
     deviation = replay(session, reference)
-    # Written so that NaN fails: no comparison with it is true.
-    if not (deviation.action <= ACTION_TOLERANCE and deviation.state <= STATE_TOLERANCE):
+    if not deviation.within(TOLERANCE):
         raise AndanteError(
-            f"{output}: not written: over {len(reference.reset)} decisions the exported graph differs "
-            f"from the policy by {deviation.action:.1e} in actions (at most {ACTION_TOLERANCE:.0e}) and by "
-            f"{deviation.state:.1e} of the largest in states (at most {STATE_TOLERANCE:.0e})"
+            f"{output}: not written: over {len(reference.reset)} decisions the exported graph is not within "
+            f"{TOLERANCE:.0e} of the policy: actions of up to {deviation.action_scale:.3g} differ by "
+            f"{deviation.action:.1e}, states by {deviation.state:.1e} of the largest"
         )
     return Verification(
         decisions=len(reference.reset),

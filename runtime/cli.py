@@ -31,7 +31,7 @@ COMMANDS = {
         "andante.runtime.commands.verify:verify", "train", "check a policy file's digest and golden trace"
     ),
     "inspect": Command("andante.runtime.commands.inspect:inspect", None, "print a policy file's contract"),
-    "run": Command("andante.runtime.commands.run:run", "sim", "run a policy file on a robot, at rate"),
+    "run": Command("andante.runtime.commands.run:run", None, "run a policy file on a robot, at rate"),
     "tasks": Command("andante.sim.cli:tasks", "sim", "list the tasks, or describe one"),
 }
 

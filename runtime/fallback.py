@@ -74,7 +74,7 @@ class FallbackPlayer:
         ladder = self._ladders[event]
         if not pose_known:
             ladder = tuple(step for step in ladder if step.kp is None) or (self._damping,)
-        if self._steps and False:
+        if self._steps and ladder[0].rank <= self._steps[0].rank:
             return False
         self._enter(ladder, tick, q)
         return True

@@ -65,17 +65,15 @@ class SafetyFilter:
         ]
         self._action_low, self._action_high = np.array(limits, np.float64).T.copy()
         self._effort = np.array([joint.effort for joint in profile.actuated], np.float64)
+        self._effort_low = -self._effort
         ranges = [joint.position or (-np.inf, np.inf) for joint in profile.actuated]
         self._q_low, self._q_high = np.array(ranges, np.float64).T.copy()
         self._host = profile.pd_loop == "host"
         self._actions = SaturationCounter(self._action_low, self._action_high)
-        self._torques = SaturationCounter(-self._effort, self._effort)
+        self._torques = SaturationCounter(self._effort_low, self._effort)
         size = len(self._effort)
-        self._pd, self._damping, self._room = np.zeros((3, size))
-        self._blind = np.zeros(size, np.bool_)
-        self._stiff = np.zeros(size, np.bool_)
-        self._soft = np.zeros(size, np.bool_)
-        self._finite = np.zeros(size, np.bool_)
+        self._pd, self._damping, self._allowed, self._low, self._high = np.zeros((5, size))
+        self._blind, self._beyond, self._stiff, self._finite = np.zeros((4, size), np.bool_)
 
     @property
     def saturations(self) -> int:
@@ -111,7 +109,7 @@ class SafetyFilter:
             Whether the command is finite: the last line of defence.
         """
         np.clip(command.q, self._q_low, self._q_high, out=command.q)
-        np.clip(command.tau_ff, -self._effort, self._effort, out=command.tau_ff)
+        np.clip(command.tau_ff, self._effort_low, self._effort, out=command.tau_ff)
         np.subtract(command.q, q, out=self._pd)
         np.multiply(self._pd, command.kp, out=self._pd)
         np.subtract(command.dq, dq, out=self._damping)
@@ -128,27 +126,28 @@ class SafetyFilter:
         np.copyto(self._pd, 0.0, where=self._blind)
         np.add(self._pd, command.tau_ff, out=self._pd)
         self._torques.update(self._pd)
-        np.clip(self._pd, -self._effort, self._effort, out=command.tau_ff)
+        np.clip(self._pd, self._effort_low, self._effort, out=command.tau_ff)
         command.kp.fill(0.0)
         command.kd.fill(0.0)
 
     def _limit_drive(self, command: JointCommand) -> None:
         """Move `q`, or scale `kd` where there is no `kp`, until the drive's torque is in its limit."""
-        total, excess = self._damping, self._room
-        np.add(self._pd, command.tau_ff, out=total)
-        self._torques.update(total)
-        np.clip(total, -self._effort, self._effort, out=excess)
-        np.subtract(excess, total, out=excess)
-        if not excess.any():
+        np.add(self._pd, command.tau_ff, out=self._allowed)
+        self._torques.update(self._allowed)
+        # What is left beside tau_ff: the bounds enclose zero, so the sign of a torque never turns.
+        np.subtract(self._effort_low, command.tau_ff, out=self._low)
+        np.subtract(self._effort, command.tau_ff, out=self._high)
+        np.clip(self._pd, self._low, self._high, out=self._allowed)
+        np.not_equal(self._allowed, self._pd, out=self._beyond)
+        if not self._beyond.any():
             return
         np.greater(command.kp, 0.0, out=self._stiff)
-        np.divide(excess, command.kp, out=total, where=self._stiff)
-        np.add(command.q, total, out=command.q, where=self._stiff)
-        np.not_equal(excess, 0.0, out=self._soft)
-        np.greater(self._soft, self._stiff, out=self._soft)
-        np.add(self._pd, excess, out=excess)
-        np.divide(excess, self._pd, out=excess, where=self._soft)
-        np.multiply(command.kd, excess, out=command.kd, where=self._soft)
+        np.subtract(self._allowed, self._pd, out=self._low)
+        np.divide(self._low, command.kp, out=self._low, where=self._stiff)
+        np.add(command.q, self._low, out=command.q, where=self._stiff)
+        np.greater(self._beyond, self._stiff, out=self._beyond)
+        np.divide(self._allowed, self._pd, out=self._allowed, where=self._beyond)
+        np.multiply(command.kd, self._allowed, out=command.kd, where=self._beyond)
 
     def _is_finite(self, command: JointCommand) -> bool:
         for array in (command.q, command.dq, command.tau_ff, command.kp, command.kd):

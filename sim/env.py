@@ -66,6 +66,7 @@ class Env:
         threads: int | None = None,
         world_ids: Tensor | None = None,
     ):
+        """B = `num_worlds`; `world_ids` int64 [B] key the random draws, 0 .. B-1 when None."""
         self.task = task
         self.spec = task.spec
         self.num_worlds = num_worlds
@@ -74,7 +75,7 @@ class Env:
         """Worlds so far that ended because their physics left all bounds."""
         self._backend = MujocoBackend(task.spec, num_worlds, threads)
         self._seed = seed
-        self._world = torch.arange(num_worlds) if world_ids is None else world_ids
+        self._world = torch.arange(num_worlds) if world_ids is None else world_ids.clone()
         self._episode = torch.full((num_worlds,), -1)
         self._tick = torch.zeros(num_worlds, dtype=torch.int64)
         self._state = torch.zeros(num_worlds, self._backend.state_size, dtype=torch.float64)

@@ -60,8 +60,7 @@ class Rig:
             self.tick()
         elif state is State.READY:
             self.go(State.START)
-            while self.state is State.START:
-                self.tick()
+            self._tick_to(State.READY)
         elif state is State.RUN:
             self.go(State.READY)
             controller.confirm()
@@ -70,10 +69,15 @@ class Rig:
             self.go(State.RUN)
             controller.stop()
             self.tick()
-        elif state is State.FAULT:
+        elif state in (State.FALLBACK, State.FAULT):
             self.go(State.RUN)
             controller.emergency_stop()
-            while self.state is not State.FAULT:
-                self.tick()
+            self._tick_to(state)
         assert self.state is state
         return self
+
+    def _tick_to(self, state: State) -> None:
+        for _ in range(1000):
+            if self.state is state:
+                return
+            self.tick()

@@ -88,6 +88,13 @@ def test_chunk_later_than_training_knew_is_refused():
     assert buffer.action_at(7) is None
 
 
+def test_older_chunk_that_arrives_after_a_newer_one_is_refused():
+    buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=2)
+    assert buffer.put(chunk_of(2, 0, 4), tick=2, epoch=0, now=2)
+    assert not buffer.put(chunk_of(0, 0, 4), tick=0, epoch=0, now=2)
+    assert buffer.action_at(3)[0] == 2
+
+
 def test_reset_in_mid_chunk_drops_the_old_tail_and_refuses_the_old_epoch():
     for phase in range(4):
         buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=3)

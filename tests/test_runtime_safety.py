@@ -60,28 +60,29 @@ def test_host_loop_gives_no_torque_from_a_stale_measurement_after_a_fault(arm):
     assert not rig.tick(age_ns=10**9, stale="joint_velocity").tau_ff.any()
 
 
+@pytest.mark.parametrize(("lift_reading", "saturates"), [(0.4, True), (0.7, False)])
 @pytest.mark.parametrize("loop", ["host", "drive"])
-def test_action_reaches_its_joint_in_the_robots_convention(arm, loop):
+def test_action_reaches_its_joint_in_the_robots_convention(arm, loop, lift_reading, saturates):
     policy, profile = arm[loop]
     rig = Rig(policy, profile, horizon=1).go(State.READY)
-    rig.q[:] = [0.4, 0.2, 0.0]
+    rig.q[:] = [lift_reading, 0.2, 0.0]
     rig.dq[:] = [0.3, -0.1, 0.0]
     rig.controller.confirm()
     command = rig.tick()
     policy.reset()
-    policy.inputs["q"][0] = [0.2, -(0.4 - LIFT_OFFSET)]
+    policy.inputs["q"][0] = [0.2, -(lift_reading - LIFT_OFFSET)]
     policy.inputs["dq"][0] = [-0.1, -0.3]
     spin, lift = np.clip(policy.infer()[0].astype(float), [-EFFORT["spin"], -1.0], [EFFORT["spin"], 0.9])
     target = LIFT_OFFSET - lift
-    torque = LIFT_KP * (target - 0.4) - LIFT_KD * 0.3
-    assert abs(spin) < EFFORT["spin"] and abs(torque) > EFFORT["lift"]
+    torque = LIFT_KP * (target - lift_reading) - LIFT_KD * 0.3
+    assert (abs(torque) > EFFORT["lift"]) == saturates
     limited = np.clip(torque, -EFFORT["lift"], EFFORT["lift"])
     if loop == "host":
         assert command.tau_ff == pytest.approx([limited, spin])
     else:
         assert command.tau_ff == pytest.approx([0.0, spin])
         assert command.kp == pytest.approx([LIFT_KP, 0.0]) and command.kd == pytest.approx([LIFT_KD, 0.0])
-        assert command.kp[0] * (command.q[0] - 0.4) - command.kd[0] * 0.3 == pytest.approx(limited)
+        assert command.kp[0] * (command.q[0] - lift_reading) - command.kd[0] * 0.3 == pytest.approx(limited)
 
 
 numbers = st.floats(-1e3, 1e3)

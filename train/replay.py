@@ -11,15 +11,17 @@ from .finite import NonFiniteError
 from .ppo import PPO
 
 
-def replay_dump(path: str | Path) -> str:
+def replay_dump(path: str | Path, task: str | None = None) -> str:
     """Run the iteration that a dump was taken before; returns the name of what was not finite.
 
     Raises:
-        AndanteError: not a dump, or the iteration now ends otherwise.
+        AndanteError: not a dump, one of another task than `task`, or the iteration now ends otherwise.
     """
     dump = Checkpoint.read(Path(path))
     if dump.reason is None:
         raise AndanteError(f"{path}: a checkpoint, not the dump of a run that stopped")
+    if task not in (None, dump.config.task):
+        raise AndanteError(f"{path}: dump of a run on {dump.config.task!r}, expected {task!r}")
     trainer = PPO.from_config(dump.config)
     trainer.load_state_dict(dump.trainer)
     try:

@@ -50,7 +50,7 @@ class MujocoBackend:
         Returns the states after each tick, float64 [B, n, S]: a view that the next call of this n overwrites.
         """
         buffers = self._buffers_for(actions.shape[1])
-        buffers.ticks.copy_(actions.unsqueeze(2))
+        buffers.ticks.copy_(actions.detach().unsqueeze(2))
         self._rollout.rollout(
             self._models,
             self._data,

@@ -50,8 +50,9 @@ def build_model(
                 ctrllimited=True,
                 ctrlrange=(term.low[column], term.high[column]),
             )
-            if term.kind == "effort":
-                actuator.set_to_motor()
-            else:
-                actuator.set_to_position(kp=term.kp[column], kv=term.kd[column])
+            if term.kind == "position":
+                actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+                actuator.gainprm[0] = term.kp[column]
+                actuator.biasprm[1] = -term.kp[column]
+                actuator.biasprm[2] = -term.kd[column]
     return spec.compile()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +21,24 @@ import pytest
 import rclpy
 from nodes import Client, NodeProcess
 
+from andante.runtime.profile import SHIPPED
+
 
 @pytest.fixture(scope="session")
 def policy() -> Path:
     path = os.environ.get("ANDANTE_TEST_POLICY", "")
     assert Path(path).is_file(), f"ANDANTE_TEST_POLICY must name a policy file, found {path!r}"
     return Path(path)
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory) -> Path:
+    """The shipped profile, but a busy machine may hold up joint states for half a second."""
+    text, found = re.subn(r"keep, ticks: \d+", "keep, ticks: 25", (SHIPPED / "pendulum.yaml").read_text())
+    assert found
+    path = tmp_path_factory.mktemp("profile") / "patient.yaml"
+    path.write_text(text)
+    return path
 
 
 @pytest.fixture
@@ -38,13 +51,13 @@ def client() -> Iterator[Client]:
 
 
 @pytest.fixture
-def start(policy, tmp_path) -> Iterator[Callable[..., NodeProcess]]:
-    """Starts one of the package's nodes with the policy; pytest shows the logs after a failure."""
+def start(policy, profile, tmp_path) -> Iterator[Callable[..., NodeProcess]]:
+    """Starts one of the package's nodes; pytest shows the logs after a failure."""
     processes: list[NodeProcess] = []
 
     def start(name: str, **parameters: object) -> NodeProcess:
         log = tmp_path / f"{len(processes)}_{name}.log"
-        processes.append(NodeProcess(name, {"policy": policy} | parameters, log))
+        processes.append(NodeProcess(name, {"policy": policy, "profile": profile} | parameters, log))
         return processes[-1]
 
     yield start

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from .cell import MemoryCell, StateSpec
-from .gru_scan import GruScan
 
 
 class Gru(MemoryCell):
@@ -31,21 +30,25 @@ class Gru(MemoryCell):
 
     def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """One decision; the output is the new state."""
-        driven_gates, driven_candidate = self.from_input(x).split([2 * self.size, self.size], -1)
-        gates, candidate = self.from_state(h).split([2 * self.size, self.size], -1)
-        r, z = torch.sigmoid(driven_gates + gates).chunk(2, -1)
-        n = torch.tanh(torch.addcmul(driven_candidate, r, candidate))
-        h = torch.addcmul(n, z, h - n)
+        h = self._advance(self.from_input(x), h)
         return h, h
 
     def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        """As the step loop, with the products of all inputs taken at once and a gradient written by hand."""
-        return GruScan.apply(
-            self.from_input(x),
-            self.from_state.weight,
-            self.from_state.bias,
-            reset,
-            valid,
-            h0,
-            self.init_state(len(h0)),
-        )
+        """As the step loop, with the products of all inputs taken at once and without idle selections."""
+        initial, h, outputs = self.init_state(len(h0)), h0, []
+        driven = self.from_input(x).unbind()
+        any_reset, any_held = reset.any(1).tolist(), (~valid).any(1).tolist()
+        for t in range(len(x)):
+            if any_reset[t]:
+                h = torch.where(reset[t, :, None], initial, h)
+            new = self._advance(driven[t], h)
+            h = torch.where(valid[t, :, None], new, h) if any_held[t] else new
+            outputs.append(new)
+        return torch.stack(outputs), h
+
+    def _advance(self, driven: Tensor, h: Tensor) -> Tensor:
+        driven_gates, driven_candidate = driven.split([2 * self.size, self.size], -1)
+        gates, candidate = self.from_state(h).split([2 * self.size, self.size], -1)
+        r, z = torch.sigmoid(driven_gates + gates).chunk(2, -1)
+        n = torch.tanh(torch.addcmul(driven_candidate, r, candidate))
+        return torch.addcmul(n, z, h - n)

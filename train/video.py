@@ -1,0 +1,62 @@
+"""A video of an episode, rendered off screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import imageio
+import numpy as np
+
+from andante.runtime.errors import AndanteError
+
+from .episode import Episode
+
+WIDTH, HEIGHT = 640, 480
+FRAMES_PER_S = 25
+
+
+def prepare_rendering() -> None:
+    """Choose EGL, which needs no display, unless MUJOCO_GL is set. MuJoCo reads that when it is first imported.
+
+    Raises:
+        AndanteError: MuJoCo can't render off screen here.
+    """
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    try:
+        import mujoco
+
+        mujoco.Renderer(mujoco.MjModel.from_xml_string("<mujoco/>"), 8, 8).close()
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # what a missing library looks like depends on the library
+        raise AndanteError(
+            f"off-screen rendering with MUJOCO_GL={os.environ['MUJOCO_GL']} failed ({error}); install libEGL "
+            "(Debian and Ubuntu: libegl1), or use --plot-only"
+        ) from None
+
+
+def write_video(episode: Episode, path: Path) -> None:
+    """Render the episode in real time, after `prepare_rendering`.
+
+    Raises:
+        AndanteError: the file's ending is not one of a video.
+    """
+    import mujoco
+
+    from andante.sim.spec.models import build_model
+
+    spec = episode.spec
+    model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
+    data = mujoco.MjData(model)
+    stride = max(1, round(1.0 / (FRAMES_PER_S * spec.control_dt)))
+    try:
+        video = imageio.get_writer(path, fps=1.0 / (stride * spec.control_dt))
+    except ValueError:
+        raise AndanteError(f"{path}: no video format ends with {path.suffix!r}; try .mp4") from None
+    with mujoco.Renderer(model, HEIGHT, WIDTH) as renderer, video:
+        for state in episode.states[::stride]:
+            mujoco.mj_setState(model, data, np.ascontiguousarray(state), mujoco.mjtState.mjSTATE_FULLPHYSICS)
+            mujoco.mj_forward(model, data)
+            renderer.update_scene(data, camera="main")
+            video.append_data(renderer.render())
