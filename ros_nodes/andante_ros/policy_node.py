@@ -10,7 +10,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
-from andante.runtime import AndanteError, Controller, load_policy, load_profile
+from andante.runtime import AndanteError, Controller, LoopReport, load_policy, load_profile
 
 from . import params
 from .control import ControlThread
@@ -31,6 +31,7 @@ class _Seen(NamedTuple):
     fault: str | None = None
     refused: str | None = None
     error: str | None = None
+    report: LoopReport | None = None
 
 
 class PolicyNode(LifecycleNode):
@@ -170,7 +171,9 @@ class PolicyNode(LifecycleNode):
         if control is None:
             return
         controller = control.controller
-        now = _Seen(controller.state.name, controller.fault, control.robot.refused, control.error)
+        now = _Seen(
+            controller.state.name, controller.fault, control.robot.refused, control.error, control.report
+        )
         self._watches = 0 if now != self._seen else self._watches + 1
         if self._watches % WATCHES_PER_MESSAGE == 0:
             message = DiagnosticArray(status=[describe(self.get_fully_qualified_name(), control)])
@@ -186,8 +189,8 @@ class PolicyNode(LifecycleNode):
             logger.warning(f"joint state refused: {now.refused}")
         if now.state != before.state:
             logger.info(f"state {now.state}")
-            if now.state == "DISABLED" and control.report is not None:
-                logger.info(f"the run was\n{control.report}")
+        if now.report not in (None, before.report):
+            logger.info(f"the run is over\n{now.report}")
 
 
 def main() -> int:
