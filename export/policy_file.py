@@ -112,10 +112,11 @@ def _verify(session: PolicySession, reference: Trace, output: Path) -> Verificat
 
 
 def _finish(draft: Contract, verification: Verification, states: NDArray[np.float32]) -> Contract:
-    slices = np.split(states, np.cumsum([state.size for state in draft.states])[:-1], axis=1)
+    largest = np.abs(states).max(axis=0)
+    ends = np.cumsum([state.size for state in draft.states])
     seen = tuple(
-        structs.replace(state, max_seen=float(np.abs(values).max(initial=0.0)))
-        for state, values in zip(draft.states, slices, strict=True)
+        structs.replace(state, max_seen=float(largest[end - state.size : end].max()))
+        for state, end in zip(draft.states, ends, strict=True)
     )
     return structs.replace(draft, states=seen, verification=verification)
 

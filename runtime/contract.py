@@ -5,13 +5,17 @@ Structures are immutable, refuse unknown keys, and keep every float at full prec
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from .errors import ArtifactError
 
 SCHEMA = 1
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+NonNegative = Annotated[int, msgspec.Meta(ge=0)]
+Joints = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,11 +29,11 @@ class Source(Record, frozen=True):
     """Input tensor name."""
     kind: Literal["joint_position", "joint_velocity"]
     """Signal that it is gathered from."""
-    joints: tuple[str, ...]
+    joints: Joints
     """Joints in tensor order."""
     unit: str
     """Unit of the values: rad or m (positions), rad/s or m/s (velocities)."""
-    max_age_ns: int
+    max_age_ns: Positive
     """Older than this at a tick is stale: the robot profile's fallback applies."""
 
     @property
@@ -43,7 +47,7 @@ class ActionTerm(Record, frozen=True):
 
     name: str
     kind: Literal["position", "effort"]
-    joints: tuple[str, ...]
+    joints: Joints
     unit: str
     low: tuple[float, ...]
     """Smallest value per joint that the policy was trained with."""
@@ -74,7 +78,7 @@ class StateTensor(Record, frozen=True):
     """A slice of the packed state `h`, in order."""
 
     name: str
-    size: int
+    size: Positive
     initial: tuple[float, ...]
     """Value at every reset."""
     max_seen: float
@@ -125,17 +129,17 @@ class Contract(Record, frozen=True):
     task: str
     robot_model: str
     """Identifier of the robot model; a profile for another one is refused."""
-    control_period_ns: int
+    control_period_ns: Positive
     """One tick."""
-    decimation: int
+    decimation: Positive
     """Physics steps per tick in training."""
-    chunk_size: int
+    chunk_size: Positive
     """H: actions per decision."""
     execution_horizon: Trained
     """s: ticks between two decisions."""
     inference_delay: Trained
     """d: ticks from the observation until its chunk may act."""
-    max_gap_ticks: int
+    max_gap_ticks: NonNegative
     """More skipped ticks in a row than this reset the memory."""
     sources: tuple[Source, ...]
     actions: tuple[ActionTerm, ...]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import mujoco
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +17,8 @@ from .spec.models import build_model
 
 
 class SimRobot:
-    """A robot in MuJoCo that advances in lockstep: each command moves it by the tick that it is for.
+    """A robot in MuJoCo that advances in lockstep: each command moves it by the tick that it is for, and its
+    clock is what has been simulated.
 
     For the same torques it is bit-equal to the worlds of training. `model` and `data` are there for viewers.
     """
@@ -27,14 +26,13 @@ class SimRobot:
     model: mujoco.MjModel
     data: mujoco.MjData
 
-    def __init__(self, contract: Contract, profile: Profile, seed: int = 0, realtime: bool = False):
+    def __init__(self, contract: Contract, profile: Profile, seed: int = 0):
         """Put the robot where its task starts.
 
         Args:
             contract: of the policy; says which physics it was trained in.
             profile: of the robot; says in which convention it talks.
             seed: of the initial state.
-            realtime: stamp samples with the monotonic clock; by default, time is what has been simulated.
 
         Raises:
             AndanteError: contract and profile do not fit, or the task, the robot model or a joint is unknown.
@@ -57,7 +55,6 @@ class SimRobot:
         self.carries = frozenset(FIELDS) if profile.pd_loop == "drive" else frozenset({"tau_ff"})
         self._decimation = contract.decimation
         self._period_ns = contract.control_period_ns
-        self._realtime = realtime
         self._qpos = np.array([self.model.joint(name).qposadr[0] for name in self.joints])
         self._qvel = np.array([self.model.joint(name).dofadr[0] for name in self.joints])
         self._sign = np.array([joint.sign for joint in profile.joints], np.float64)
@@ -86,7 +83,7 @@ class SimRobot:
             "joint_position": self._sign * self.data.qpos[self._qpos] + self._offset,
             "joint_velocity": self._sign * self.data.qvel[self._qvel],
         }
-        self._sample.now_ns = time.monotonic_ns() if self._realtime else self._now_ns
+        self._sample.now_ns = self._now_ns
         for signal, values in self._sample.values.items():
             np.copyto(values, readings[signal])
             self._sample.received_ns[signal] = self._sample.now_ns

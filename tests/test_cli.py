@@ -80,7 +80,7 @@ def test_inspect_tells_rate_units_limits_and_gains(policy, capsys):
     assert "rate 50 Hz: a tick of 20 ms is 4 physics steps" in lines
     assert "q joint_position rad 50 ms shoulder, elbow" in lines
     assert "torque effort elbow N m [-1, 1] 0 0 drive zoh" in lines
-    assert "memory 2 1" in lines
+    assert "h0 1 1" in lines
 
 
 def test_verify_reports_digest_and_golden_trace(policy, capsys):

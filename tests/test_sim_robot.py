@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 import mujoco
 import numpy as np
@@ -181,12 +179,6 @@ def test_samples_carry_the_profiles_signals_fresh_on_the_simulated_clock():
     sample = robot.read()
     assert sample.now_ns == PERIOD_NS
     assert sample.received_ns == {"joint_position": PERIOD_NS, "joint_velocity": PERIOD_NS}
-
-
-def test_samples_can_carry_the_monotonic_clock():
-    robot = SimRobot(small_contract(), load_profile("pendulum"), realtime=True)
-    before = time.monotonic_ns()
-    assert before <= robot.read().now_ns <= time.monotonic_ns()
 
 
 def test_the_robot_starts_where_its_task_does_by_seed():

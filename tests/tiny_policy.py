@@ -48,7 +48,9 @@ def tiny_contract(state_size: int = 2, **changes) -> Contract:
                 closed_by="drive",
             ),
         ),
-        "states": (StateTensor(name="memory", size=state_size, initial=(0.5,) * state_size, max_seen=1.0),),
+        "states": tuple(
+            StateTensor(name=f"h{i}", size=1, initial=(0.5,), max_seen=1.0) for i in range(state_size)
+        ),
         "licences": Licences(policy="Apache-2.0", robot_model="Apache-2.0", data="Apache-2.0"),
         "provenance": {},
         "verification": Verification(decisions=0, resets=0, max_action_error=0.0, max_state_error=0.0),

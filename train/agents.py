@@ -46,7 +46,8 @@ class Random:
 
     def decide(self, sources: dict[str, Tensor]) -> Tensor:
         """See `Agent`."""
-        return self._decode(2.0 * torch.rand(self._shape, generator=self._generator) - 1.0)
+        actions: Tensor = self._decode(2.0 * torch.rand(self._shape, generator=self._generator) - 1.0)
+        return actions
 
 
 class Trained:
@@ -60,7 +61,8 @@ class Trained:
     def decide(self, sources: dict[str, Tensor]) -> Tensor:
         """See `Agent`."""
         mean, self._h = self._policy.decide(sources, self._h)
-        return self._policy.decode(mean[:, : self._policy.execution_horizon])
+        actions: Tensor = self._policy.decode(mean[:, : self._policy.execution_horizon])
+        return actions
 
 
 class Exported:

@@ -27,7 +27,7 @@ RESULT = "result.json"
 DUMP = "dump.pt"
 
 
-class Result(Record):
+class Result(Record, frozen=True):
     """`result.json`: how the best policy of a finished run did, deterministically, beside random actions."""
 
     task: str

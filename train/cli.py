@@ -16,7 +16,7 @@ from .recipes import get_recipe
 
 
 def _optional(config: type[Record], **given: Any) -> type:
-    """The same fields and docstrings, each None unless said: what a user leaves out must not count as chosen."""
+    """The same fields, each None unless said: what a user leaves out must not count as chosen."""
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(config):
         if field.name in given:
@@ -24,7 +24,9 @@ def _optional(config: type[Record], **given: Any) -> type:
         if isinstance(field.type, type) and issubclass(field.type, Record):
             nested = _optional(field.type)
             flat = field.type is PolicyConfig
-            fields.append((field.name, Annotated[nested, tyro.conf.arg(name="")] if flat else nested, nested()))
+            fields.append(
+                (field.name, Annotated[nested, tyro.conf.arg(name="")] if flat else nested, nested())
+            )
         else:
             fields.append((field.name, field.type | None, None))
     return msgspec.defstruct(
@@ -49,7 +51,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> int:
-    """Train a policy on a task. What is not given comes from the task's recipe, or from the run that is resumed.
+    """Train a policy on a task. What is not given comes from the task's recipe, or from the run to resume.
 
     Args:
         options: Of the run.
@@ -92,10 +94,12 @@ def _override(config: Any, options: Any) -> Any:
 
 def _continue(options: TrainConfig, config: TrainConfig, run_dir: Path) -> TrainConfig:
     """The configuration of a run, with more ticks if so given; anything else must agree."""
-    wanted = _override(config, options)
+    wanted: TrainConfig = _override(config, options)
     for (name, found), (_, expected) in zip(_flatten(wanted), _flatten(config), strict=True):
         if found != expected and name != "ticks":
-            raise AndanteError(f"{run_dir}: {name} is {expected!r} in this run, found {found!r}; drop it to resume")
+            raise AndanteError(
+                f"{run_dir}: {name} is {expected!r} in this run, found {found!r}; drop it to resume"
+            )
     return wanted
 
 
@@ -103,5 +107,7 @@ def _flatten(config: Record, prefix: str = "") -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for name in config.__struct_fields__:
         value = getattr(config, name)
-        pairs += _flatten(value, f"{prefix}{name}.") if isinstance(value, Record) else [(prefix + name, value)]
+        pairs += (
+            _flatten(value, f"{prefix}{name}.") if isinstance(value, Record) else [(prefix + name, value)]
+        )
     return pairs

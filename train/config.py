@@ -1,4 +1,4 @@
-"""What can be chosen about a policy, about PPO, and about a run. No torch here: the command line needs it early."""
+"""What can be chosen about a policy, about PPO, and about a run. Without torch: `--help` needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _check_positive(config: Record, *names: str) -> None:
             raise AndanteError(f"{name} must be positive, found {value}")
 
 
-class PolicyConfig(Record):
+class PolicyConfig(Record, frozen=True):
     """The network."""
 
     memory: str = "gru"
@@ -35,11 +35,12 @@ class PolicyConfig(Record):
         _check_positive(self, "hidden_size", "chunk_size", "execution_horizon", "initial_std")
         if self.execution_horizon is not None and self.execution_horizon > self.chunk_size:
             raise AndanteError(
-                f"execution_horizon is {self.execution_horizon}, but a chunk has only {self.chunk_size} actions"
+                f"execution_horizon must be at most chunk_size, {self.chunk_size}, "
+                f"found {self.execution_horizon}"
             )
 
 
-class PPOConfig(Record):
+class PPOConfig(Record, frozen=True):
     """Proximal policy optimisation over chunks."""
 
     credit: Literal["step", "chunk"] = "step"
@@ -57,7 +58,7 @@ class PPOConfig(Record):
     clip: float = 0.2
     """Largest change of the probability ratio that is rewarded."""
     value_clip: float | None = None
-    """Largest change of a value per iteration, in units of 1 / (1 - gamma); not clipped unless given."""
+    """Largest change of a value per iteration, relative to the size of returns; not clipped unless given."""
     entropy_bonus: float = 0.005
     """Weight of the entropy."""
     learning_rate: float = 1e-3
@@ -78,10 +79,10 @@ class PPOConfig(Record):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise AndanteError(f"{name} must be from 0 to 1, found {getattr(self, name)}")
         if self.gamma == 1.0:
-            raise AndanteError("gamma must be below 1: time-outs are bootstrapped, so returns would not be bounded")
+            raise AndanteError("gamma must be below 1, since returns go on past time-outs; found 1.0")
 
 
-class TrainConfig(Record):
+class TrainConfig(Record, frozen=True):
     """One training run."""
 
     task: str
@@ -107,6 +108,6 @@ class TrainConfig(Record):
         _check_positive(self, "ticks", "num_worlds", "threads", "evaluations", "checkpoint_seconds")
         if self.num_worlds % self.ppo.minibatches:
             raise AndanteError(
-                f"num_worlds must be a multiple of minibatches ({self.ppo.minibatches}), found {self.num_worlds}"
+                f"num_worlds must be a multiple of ppo.minibatches, {self.ppo.minibatches}, "
+                f"found {self.num_worlds}"
             )
-

@@ -41,11 +41,10 @@ class Critic(nn.Module):
         self.plan_size = chunk_size * action_size
         self.normalizer = RunningNormalizer(state_size)
         width = state_size + self.plan_size + chunk_size + 2
-        self.network = nn.Sequential(
-            nn.Linear(width, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, 1)
-        )
+        self.trunk = nn.Sequential(nn.Linear(width, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU())
+        self.head = nn.Linear(hidden, 1)
         with torch.no_grad():
-            self.network[-1].weight.mul_(0.01)
+            self.head.weight.mul_(0.01)
         self.register_buffer("scale", torch.ones(()))
         s, phase = execution_horizon, torch.arange(execution_horizon)
         tick = phase[:, None] + torch.arange(chunk_size)
@@ -70,15 +69,16 @@ class Critic(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Inputs [..., X] -> values [...]."""
-        state, rest = inputs.split([self.state_size, inputs.shape[-1] - self.state_size], -1)
-        return self.scale * self.network(torch.cat([self.normalizer(state), rest], -1)).squeeze(-1)
+        state, rest = inputs[..., : self.state_size], inputs[..., self.state_size :]
+        features = self.trunk(torch.cat([self.normalizer(state), rest], -1))
+        values: Tensor = self.scale * self.head(features).squeeze(-1)
+        return values
 
     @torch.no_grad()
     def adapt_scale(self, target: Tensor) -> None:
         """Follow the size of value targets [N] seen in one iteration; the values stay what they were."""
         new = (SCALE_MEMORY * self.scale.square() + (1.0 - SCALE_MEMORY) * target.square().mean()).sqrt()
         new.clamp_(min=MIN_SCALE)
-        last = self.network[-1]
-        last.weight.mul_(self.scale / new)
-        last.bias.mul_(self.scale / new)
+        self.head.weight.mul_(self.scale / new)
+        self.head.bias.mul_(self.scale / new)
         self.scale.copy_(new)

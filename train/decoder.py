@@ -22,13 +22,16 @@ class MlpDecoder(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         """y [..., Y] -> means [..., H, A]."""
-        return self.means(nn.functional.elu(self.hidden(y))).unflatten(-1, self.chunk_shape)
+        means: Tensor = self.means(nn.functional.elu(self.hidden(y)))
+        return means.reshape(*y.shape[:-1], *self.chunk_shape)
 
 
 DECODERS = {"mlp": MlpDecoder}
 
 
-def make_decoder(name: str, input_size: int, hidden_size: int, chunk_size: int, action_size: int) -> MlpDecoder:
+def make_decoder(
+    name: str, input_size: int, hidden_size: int, chunk_size: int, action_size: int
+) -> MlpDecoder:
     """Build the chunk decoder called `name`.
 
     Raises:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+from torch import Tensor
 
 from andante.sim import make
 from andante.sim.spec.task import TaskSpec
@@ -41,7 +43,7 @@ def play_episode(agent: Agent, task: str, seed: int) -> Episode:
         for i in range(plan.shape[1]):
             for name, value in observation.sources.items():
                 sources[name].append(value[0].numpy())
-            states.append(env.state_dict()["state"][0].numpy())
+            states.append(cast(Tensor, env.state_dict()["state"])[0].numpy())
             outcome = env.step(plan[:, i : i + 1])
             actions.append(plan[0, i].numpy())
             rewards.append(outcome.reward.item())

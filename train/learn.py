@@ -38,7 +38,7 @@ RESULT_SEED = 2_000_000
 def refuse_existing(run_dir: Path) -> None:
     """Raise `AndanteError` if there is a run already."""
     if (run_dir / CHECKPOINT).exists():
-        raise AndanteError(f"{run_dir}: there is a run already; continue it (--resume) or replace it (--overwrite)")
+        raise AndanteError(f"{run_dir}: holds a run; continue it (--resume) or replace it (--overwrite)")
 
 
 def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint | None = None) -> bool:
@@ -160,7 +160,7 @@ def _copy(state: Any) -> Any:
 
 
 @contextmanager
-def _logs(trainer: PPO, config: TrainConfig, run_dir: Path) -> Iterator[tuple[Any, tqdm]]:
+def _logs(trainer: PPO, config: TrainConfig, run_dir: Path) -> Iterator[tuple[Any, Any]]:
     # Not before: it takes a second to import.
     from torch.utils.tensorboard import SummaryWriter
 
@@ -195,12 +195,21 @@ def _interrupts() -> Iterator[list[int]]:
 
 def _provenance(config: TrainConfig) -> dict[str, str]:
     packages = {f"train.{name}": version(name) for name in ("andante", "torch", "mujoco")}
-    return {**packages, "train.python": platform.python_version(), "train.seed": str(config.seed), **_git_state()}
+    python = {"train.python": platform.python_version()}
+    return {**packages, **python, "train.seed": str(config.seed), **_git_state()}
 
 
 def _git_state() -> dict[str, str]:
     """Commit that the code is at, if it runs from a repository."""
-    command = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).resolve().parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+    ]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from andante.sim.spec.task import TaskSpec
+from andante.sim.spec.task import Feature, TaskSpec
 
 
 class Features(nn.Module):
@@ -23,7 +23,7 @@ class Features(nn.Module):
         angles = [feature for feature in spec.features if feature.transform == "sin_cos"]
         self.size = len(direct) + 2 * len(angles)
 
-        def column_indices(features: list) -> Tensor:
+        def column_indices(features: list[Feature]) -> Tensor:
             return torch.tensor([columns.index((f.source, f.joint)) for f in features], dtype=torch.int64)
 
         self.register_buffer("direct", column_indices(direct), persistent=False)
@@ -49,8 +49,10 @@ class ActionDecoder(nn.Module):
         super().__init__()
         low = torch.tensor([value for term in spec.actions for value in term.low])
         high = torch.tensor([value for term in spec.actions for value in term.high])
-        for name, value in (("low", low), ("high", high), ("offset", (low + high) / 2), ("scale", (high - low) / 2)):
-            self.register_buffer(name, value, persistent=False)
+        self.register_buffer("low", low, persistent=False)
+        self.register_buffer("high", high, persistent=False)
+        self.register_buffer("offset", (low + high) / 2, persistent=False)
+        self.register_buffer("scale", (high - low) / 2, persistent=False)
 
     def forward(self, u: Tensor) -> Tensor:
         """u [..., A] -> SI actions [..., A]."""

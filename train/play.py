@@ -35,6 +35,8 @@ def play(
 
         print(f"{from_dump}: {replay_dump(from_dump, task)} is not finite, as recorded")
         return
+    if output.suffix != ".mp4":
+        raise AndanteError(f"{output}: expected a name ending in .mp4")
     if not output.parent.is_dir():
         raise AndanteError(f"{output}: no folder {output.parent}")
     if not plot_only:

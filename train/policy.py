@@ -1,4 +1,4 @@
-"""The policy: raw sources -> features -> memory -> a chunk of actions. One module, trained and exported as it is."""
+"""The policy: raw sources -> features -> memory -> chunk. One module, trained batched, exported as it is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Policy(nn.Module):
 
     @classmethod
     def for_env(cls, env_or_spec: Any, **options: Any) -> Policy:
-        """A policy for an environment (anything with a `spec`) or a `TaskSpec`; options are `PolicyConfig`'s."""
+        """A policy for an environment or a `TaskSpec`; the options are `PolicyConfig`'s."""
         return cls(getattr(env_or_spec, "spec", env_or_spec), PolicyConfig(**options))
 
     def state_spec(self) -> tuple[StateSpec, ...]:
@@ -59,13 +59,21 @@ class Policy(nn.Module):
         y, h = self.memory.step(self._encode(sources), h)
         return self.decoder(y), h
 
-    def scan(self, sources: dict[str, Tensor], reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        """A sequence: sources {name: [K, B, n]}, bool reset and valid [K, B], h0 [B, S] -> means [K, B, H, A], hT."""
+    def scan(
+        self, sources: dict[str, Tensor], reset: Tensor, valid: Tensor, h0: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """A sequence of decisions, see `MemoryCell.scan`.
+
+        Sources {name: [K, B, n]}, bool reset and valid [K, B], h0 [B, S] -> means [K, B, H, A], last state.
+        """
         y, h = self.memory.scan(self._encode(sources), reset, valid, h0)
         return self.decoder(y), h
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The exported graph: sources in the task's order [B, n], then h [B, S] -> SI actions [B, H, A], h' [B, S]."""
+        """The exported graph: sources in the task's order [B, n], then h [B, S].
+
+        Returns SI actions [B, H, A] and the next state [B, S].
+        """
         *values, h = inputs
         mean, h = self.decide(dict(zip(self.features.sources, values, strict=True)), h)
         return self.decode(mean), h
@@ -76,4 +84,5 @@ class Policy(nn.Module):
         return self.eval()
 
     def _encode(self, sources: dict[str, Tensor]) -> Tensor:
-        return self.encoder(self.normalizer(self.features(sources)))
+        encoded: Tensor = self.encoder(self.normalizer(self.features(sources)))
+        return encoded

@@ -114,7 +114,7 @@ class PPO:
         return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
 
     def learn(self, ticks: int, run_dir: str | Path) -> bool:
-        """Train for a budget of ticks, with checkpoints, logs and a final evaluation in `run_dir`, as `learn.learn`."""
+        """Train for a budget of ticks in a new run folder; see `learn.learn`."""
         config = TrainConfig(
             task=self.env.spec.name,
             ticks=ticks,
@@ -156,10 +156,14 @@ class PPO:
             require_finite(f"parameter {name!r}", parameter)
         self._update_normalizers(batch)
         self.iteration += 1
-        means = torch.stack(history).mean(0).tolist()
+        policy_loss, value_loss, entropy, kl, clip_fraction = torch.stack(history).mean(0).tolist()
         return {
             "reward_per_tick": float(self.rollout.reward.sum() / self.rollout.valid.sum()),
-            **dict(zip((f"{name}_loss" if name in ("policy", "value") else name for name in vars(losses)), means)),
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "kl": kl,
+            "clip_fraction": clip_fraction,
             "action_std": float(self.policy.log_std.detach().exp().mean()),
             "diverged_worlds": float(self.env.diverged),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
@@ -251,10 +255,10 @@ class PPO:
         self.iteration = state["iteration"]
 
     def _spread_time_outs(self) -> None:
-        """Cut every world's first episode at another time, so that an iteration sees all parts of an episode."""
+        """Cut every world's first episode at another time: an iteration must see all parts of episodes."""
         state = self.env.state_dict()
         length = self.env.spec.episode_ticks
-        state["tick"] = torch.randint(length, state["tick"].shape, generator=self.generator)
+        state["tick"] = torch.randint(length, (self.env.num_worlds,), generator=self.generator)
         self.env.load_state_dict(state)
 
     def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
@@ -268,12 +272,14 @@ class PPO:
         require_finite("policy loss", losses.policy)
         require_finite("value loss", losses.value)
         self.optimizer.zero_grad()
-        (losses.policy + losses.value - self.config.entropy_bonus * losses.entropy).backward()
+        total = losses.policy + losses.value - self.config.entropy_bonus * losses.entropy
+        torch.autograd.backward(total)
         for module in (self.policy, self.critic):
             norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.max_grad_norm)
             if not norm.isfinite():
                 for name, parameter in self._named_parameters():
-                    require_finite(f"gradient of {name!r}", parameter.grad)
+                    if parameter.grad is not None:
+                        require_finite(f"gradient of {name!r}", parameter.grad)
         self.optimizer.step()
 
     def _adapt_learning_rate(self, kl: float) -> None:

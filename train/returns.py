@@ -28,13 +28,13 @@ def advantages_per_tick(
         for tensor in (reward, terminated, truncated, valid, value, next_value)
     )
     delta = reward + gamma * next_value * ~terminated - value
-    carry = gamma * gae_lambda * ~(terminated | truncated)
+    carry = torch.where(terminated | truncated, torch.zeros_like(value), gamma * gae_lambda)
     advantage = torch.zeros_like(reward)
     following = torch.zeros_like(reward[0])
     for t in reversed(range(len(reward))):
         following = torch.where(valid[t], delta[t] + carry[t] * following, 0.0)
         advantage[t] = following
-    return advantage.unflatten(0, (decisions, -1)).transpose(1, 2)
+    return advantage.reshape(decisions, -1, advantage.shape[-1]).transpose(1, 2)
 
 
 def advantages_per_chunk(
@@ -53,8 +53,8 @@ def advantages_per_chunk(
     Per tick [K, B, s]: reward, terminated, truncated, valid. Per decision [K, B]: value, next_value (of
     the state that it led to, the true final state at an end) -> [K, B].
     """
-    ticks = valid.sum(-1)
-    discount = gamma ** torch.arange(reward.shape[-1])
+    ticks = valid.sum(-1).to(value.dtype)
+    discount = gamma ** torch.arange(reward.shape[-1], dtype=value.dtype)
     chunk_return = (reward * discount * valid).sum(-1)
     terminal = terminated.any(-1)
     delta = chunk_return + gamma**ticks * next_value * ~terminal - value

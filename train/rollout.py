@@ -26,7 +26,7 @@ class Rollout:
     u: Tensor
     """Executed actions before decoding [K, B, s, A]."""
     critic: Tensor
-    """True state before each tick, and after the last [K, B, s + 1, C]; after an end, the final one follows it."""
+    """True state before each tick, and after the last [K, B, s + 1, C]."""
     reward: Tensor
     """[K, B, s]."""
     terminated: Tensor
@@ -44,7 +44,8 @@ class Rollout:
         actions = (*shape, policy.spec.action_size)
         return cls(
             sources={
-                name: torch.zeros(decisions, *value.shape) for name, value in scheduler.observation.sources.items()
+                name: torch.zeros(decisions, *value.shape)
+                for name, value in scheduler.observation.sources.items()
             },
             reset=torch.zeros(shape[:2], dtype=torch.bool),
             h0=torch.zeros_like(scheduler.h),
@@ -72,7 +73,7 @@ def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -
     """Fill `rollout` with the scheduler's next decisions, exploring with noise from `generator`.
 
     Raises:
-        NonFiniteError: a mean, an observation, a true state or a reward is not finite.
+        NonFiniteError: an observation, an action, a true state or a reward is not finite.
     """
     noise = torch.randn(rollout.u.shape, generator=generator)
     rollout.h0.copy_(scheduler.h)
@@ -90,7 +91,5 @@ def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -
         rollout.terminated[k] = outcome.terminated
         rollout.truncated[k] = outcome.truncated
         rollout.valid[k] = outcome.valid
-    for name, value in rollout.sources.items():
-        require_finite(f"source {name!r}", value)
     require_finite("critic observation", rollout.critic)
     require_finite("reward", rollout.reward)

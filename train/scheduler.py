@@ -57,9 +57,11 @@ class ChunkScheduler:
         """Decide and play, exploring with standard normal `noise` [B, s, A], or deterministically.
 
         Raises:
-            NonFiniteError: an action is not finite.
+            NonFiniteError: a source or an action is not finite.
         """
         observation, reset = self.observation, self.reset
+        for name, value in observation.sources.items():
+            require_finite(f"source {name!r}", value)
         h = torch.where(reset[:, None], self.policy.initial_state(len(self.h)), self.h)
         mean, next_h = self.policy.decide(observation.sources, h)
         mean = mean[:, : self.policy.execution_horizon]

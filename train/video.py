@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-import imageio
+import imageio.v2 as imageio
 import numpy as np
 
 from andante.runtime.errors import AndanteError
 
 from .episode import Episode
 
-WIDTH, HEIGHT = 640, 480
+WIDTH, HEIGHT = 480, 360
 FRAMES_PER_S = 25
 
 
 def prepare_rendering() -> None:
-    """Choose EGL, which needs no display, unless MUJOCO_GL is set. MuJoCo reads that when it is first imported.
+    """Choose EGL, which needs no display, unless MUJOCO_GL is set; MuJoCo reads that when first imported.
 
     Raises:
         AndanteError: MuJoCo can't render off screen here.
@@ -37,11 +38,7 @@ def prepare_rendering() -> None:
 
 
 def write_video(episode: Episode, path: Path) -> None:
-    """Render the episode in real time, after `prepare_rendering`.
-
-    Raises:
-        AndanteError: the file's ending is not one of a video.
-    """
+    """Render the episode in real time, after `prepare_rendering`."""
     import mujoco
 
     from andante.sim.spec.models import build_model
@@ -50,10 +47,8 @@ def write_video(episode: Episode, path: Path) -> None:
     model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
     data = mujoco.MjData(model)
     stride = max(1, round(1.0 / (FRAMES_PER_S * spec.control_dt)))
-    try:
-        video = imageio.get_writer(path, fps=1.0 / (stride * spec.control_dt))
-    except ValueError:
-        raise AndanteError(f"{path}: no video format ends with {path.suffix!r}; try .mp4") from None
+    fps = 1.0 / (stride * spec.control_dt)
+    video: Any = imageio.get_writer(path, fps=fps)
     with mujoco.Renderer(model, HEIGHT, WIDTH) as renderer, video:
         for state in episode.states[::stride]:
             mujoco.mj_setState(model, data, np.ascontiguousarray(state), mujoco.mjtState.mjSTATE_FULLPHYSICS)

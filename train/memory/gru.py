@@ -47,8 +47,7 @@ class Gru(MemoryCell):
         return torch.stack(outputs), h
 
     def _advance(self, driven: Tensor, h: Tensor) -> Tensor:
-        driven_gates, driven_candidate = driven.split([2 * self.size, self.size], -1)
-        gates, candidate = self.from_state(h).split([2 * self.size, self.size], -1)
-        r, z = torch.sigmoid(driven_gates + gates).chunk(2, -1)
-        n = torch.tanh(torch.addcmul(driven_candidate, r, candidate))
+        recurrent, gates = self.from_state(h), 2 * self.size
+        r, z = torch.sigmoid(driven[..., :gates] + recurrent[..., :gates]).chunk(2, -1)
+        n = torch.tanh(torch.addcmul(driven[..., gates:], r, recurrent[..., gates:]))
         return torch.addcmul(n, z, h - n)
