@@ -75,7 +75,9 @@ def test_nothing_of_the_old_chunk_survives_a_reset_at_any_phase(horizon):
 
     fresh = make_scheduler(5, horizon, worlds=horizon + 1)
     saved = scheduler.state_dict()
-    fresh.load_state_dict({**saved, "h": torch.full_like(saved["h"], torch.nan), "reset": ~saved["reset"] | True})
+    fresh.load_state_dict(
+        {**saved, "h": torch.full_like(saved["h"], torch.nan), "reset": ~saved["reset"] | True}
+    )
     after, without_past = scheduler.advance(), fresh.advance()
     assert after.reset.tolist() == [True] * horizon + [False]
     assert torch.equal(after.u[:-1], without_past.u[:-1])

@@ -97,9 +97,7 @@ def _continue(options: TrainConfig, config: TrainConfig, run_dir: Path) -> Train
     wanted: TrainConfig = _override(config, options)
     for (name, found), (_, expected) in zip(_flatten(wanted), _flatten(config), strict=True):
         if found != expected and name != "ticks":
-            raise AndanteError(
-                f"{run_dir}: {name} is {expected!r} in this run, found {found!r}; drop it to resume"
-            )
+            raise AndanteError(f"{run_dir}: {name} is {expected!r} in this run, found {found!r}")
     return wanted
 
 

@@ -192,6 +192,7 @@ class PPO:
             advantage = advantages_per_chunk(
                 *ends, value.squeeze(-1), next_value.squeeze(-1), config.gamma, config.gae_lambda
             ).unsqueeze(-1)
+        require_finite("value", value)
         target = value + advantage
         selected = advantage[credited]
         advantage = (advantage - selected.mean()) / (selected.std() + 1e-8)

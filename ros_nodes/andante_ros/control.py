@@ -106,3 +106,4 @@ class ControlThread:
             self.report = loop.run(UNLIMITED_S)
         except Exception:
             self.error = traceback.format_exc()
+            self.controller.deactivate()

@@ -24,6 +24,11 @@ from nodes import Client, NodeProcess
 from andante.runtime.profile import SHIPPED
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_logs_at_home(tmp_path_factory) -> None:
+    os.environ["ROS_LOG_DIR"] = str(tmp_path_factory.mktemp("log"))
+
+
 @pytest.fixture(scope="session")
 def policy() -> Path:
     path = os.environ.get("ANDANTE_TEST_POLICY", "")

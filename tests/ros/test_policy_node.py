@@ -44,6 +44,13 @@ def first_policy_efforts(client) -> list[float]:
     pytest.fail("ticks were missed in each of five activations")
 
 
+def assert_the_stop_sequence_came_last(client) -> None:
+    time.sleep(0.3)  # what is under way still arrives
+    efforts = client.efforts()
+    assert is_damping(efforts[-STOP_TICKS:]).all()
+    assert not is_damping(efforts[-STOP_TICKS - 1 :]).all()
+
+
 def refusal(client, node) -> str:
     """The one line that says why the node does not configure."""
     assert not client.configure()
@@ -87,8 +94,7 @@ def test_joints_are_found_by_name_among_others(client, configured):
 
 def test_nothing_is_sent_before_activation_and_after_deactivation(client, running):
     assert client.deactivate()
-    assert is_damping(client.efforts()[-STOP_TICKS:]).all()
-    assert not is_damping(client.efforts()[-STOP_TICKS - 1 :]).all()
+    assert_the_stop_sequence_came_last(client)
     client.commands.clear()
     time.sleep(0.3)
     assert client.commands == []
@@ -101,10 +107,7 @@ def test_nothing_is_sent_before_activation_and_after_deactivation(client, runnin
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_last_commands_before_a_signal_ends_the_process_are_the_stop_sequence(client, running, number):
     assert running.end_by(number) == 0
-    time.sleep(0.3)
-    efforts = client.efforts()
-    assert is_damping(efforts[-STOP_TICKS:]).all()
-    assert not is_damping(efforts[-STOP_TICKS - 1 :]).all()
+    assert_the_stop_sequence_came_last(client)
 
 
 def test_a_message_without_our_joint_is_refused_and_the_joint_named(client, configured):
@@ -165,7 +168,7 @@ def test_the_operator_starts_and_stops(client, start, profile, tmp_path):
     client.await_state("run")
     assert client.trigger("stop") == "the stop sequence begins"
     client.await_state("disabled")
-    assert is_damping(client.efforts()[-STOP_TICKS:]).all()
+    assert_the_stop_sequence_came_last(client)
 
 
 @pytest.mark.parametrize(
