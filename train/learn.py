@@ -200,18 +200,12 @@ def _provenance(config: TrainConfig) -> dict[str, str]:
 
 
 def _git_state() -> dict[str, str]:
-    """Commit that the code is at, if it runs from a repository."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).resolve().parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-    ]
+    """Commit that the code is at, if it runs from its repository."""
+    file = Path(__file__).resolve()
+    git = ["git", "-C", str(file.parent)]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        subprocess.run([*git, "ls-files", "--error-unmatch", file.name], capture_output=True, check=True)
+        describe = [*git, "describe", "--always", "--dirty", "--abbrev=40"]
+        return {"train.git": subprocess.check_output(describe, text=True).strip()}
     except (OSError, subprocess.CalledProcessError):
         return {}
-    return {"train.git": found.stdout.strip()}

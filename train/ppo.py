@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from andante.sim import make
 from andante.sim.env import Env
@@ -21,7 +22,7 @@ from andante.sim.env import Env
 from . import gaussian
 from .config import PPOConfig, TrainConfig
 from .critic import Critic
-from .finite import require_finite
+from .finite import NonFiniteError, require_finite
 from .learn import learn, refuse_existing
 from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
@@ -276,12 +277,18 @@ class PPO:
         total = losses.policy + losses.value - self.config.entropy_bonus * losses.entropy
         torch.autograd.backward(total)
         for module in (self.policy, self.critic):
-            norm = torch.nn.utils.clip_grad_norm_(module.parameters(), self.config.max_grad_norm)
+            parameters = [parameter for parameter in module.parameters() if parameter.grad is not None]
+            norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
             if not norm.isfinite():
-                for name, parameter in self._named_parameters():
-                    if parameter.grad is not None:
-                        require_finite(f"gradient of {name!r}", parameter.grad)
+                self._name_gradient()
+            clip_grads_with_norm_(parameters, self.config.max_grad_norm, norm)
         self.optimizer.step()
+
+    def _name_gradient(self) -> None:
+        for name, parameter in self._named_parameters():
+            if parameter.grad is not None:
+                require_finite(f"gradient of {name!r}", parameter.grad)
+        raise NonFiniteError("gradient norm")
 
     def _adapt_learning_rate(self, kl: float) -> None:
         group = self.optimizer.param_groups[0]

@@ -1,0 +1,98 @@
+"""`andante train`: options, recipes, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from andante.runtime.cli import main
+from andante.runtime.errors import AndanteError
+from andante.sim.spec import TASKS
+from andante.train.checkpoint import decode_config
+from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
+from andante.train.recipes import RECIPES, get_recipe
+
+TASK = "pendulum-swingup-blind"
+
+
+def test_every_task_has_a_recipe_of_its_own():
+    assert RECIPES.keys() == TASKS.keys()
+    assert all(name == recipe.task for name, recipe in RECIPES.items())
+
+
+def test_configuration_survives_json():
+    config = get_recipe(TASK)
+    assert decode_config(msgspec.json.encode(config), "here") == config
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"task": "x", "ticks": 1, "gama": 2}', "here: Object contains unknown field `gama`"),
+        ('{"task": "x", "ticks": "many"}', r"here: Expected `int`, got `str` - at `\$.ticks`"),
+        ('{"task": "x", "ticks": 1, "ppo": {"credit": "both"}}', r"here: Invalid enum value 'both'"),
+        ("{", "here: Input data was truncated"),
+    ],
+)
+def test_a_wrong_configuration_file_names_the_key(text, message):
+    with pytest.raises(AndanteError, match=message):
+        decode_config(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: PolicyConfig(chunk_size=0), "chunk_size must be positive, found 0"),
+        (lambda: PolicyConfig(chunk_size=2, execution_horizon=3), "at most chunk_size, 2, found 3"),
+        (lambda: PPOConfig(gae_lambda=1.5), "gae_lambda must be from 0 to 1, found 1.5"),
+        (lambda: PPOConfig(gamma=1.0), "gamma must be below 1"),
+        (lambda: TrainConfig(task=TASK, ticks=-1), "ticks must be positive, found -1"),
+        (lambda: TrainConfig(task=TASK, ticks=1, num_worlds=5), "multiple of ppo.minibatches, 4, found 5"),
+    ],
+)
+def test_an_impossible_value_names_the_field(build, message):
+    with pytest.raises(AndanteError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["pendulum"], "no task 'pendulum'; tasks: pendulum-swingup-blind, cartpole-swingup-blind"),
+        ([TASK, "--memory", "lstm"], "no memory cell 'lstm'; cells: gru, mlp"),
+        ([TASK, "--decoder", "gru"], "no chunk decoder 'gru'; decoders: mlp"),
+        ([TASK, "--chunk-size", "4", "--execution-horizon", "6"], "at most chunk_size, 4, found 6"),
+        ([TASK, "--resume"], "no such checkpoint"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_leaves_no_folder(options, message, tmp_path, capsys):
+    assert main(["train", *options, "--run-dir", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "run").touch()
+    assert main(["train", TASK, "--run-dir", str(tmp_path / "run")]) == 1
+    assert "expected a folder, found a file" in capsys.readouterr().err
+
+
+def test_unknown_option_is_a_usage_error(tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", TASK, "--run-dir", str(tmp_path), "--ppo.gama", "0.9"])
+    assert stopped.value.code == 2
+
+
+def test_help_explains_every_field_without_torch():
+    code = "import sys; from andante.runtime.cli import main\ntry: main(['train', '--help'])\n"
+    code += "except SystemExit: pass\nassert 'torch' not in sys.modules"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for config in (PolicyConfig, PPOConfig, TrainConfig):
+        for name in config.__struct_fields__:
+            if name not in ("task", "policy", "ppo"):
+                assert name.replace("_", "-") in shown
+    assert "Discount per tick." in shown
