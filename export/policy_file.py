@@ -44,7 +44,8 @@ def export_run(
         licence: SPDX identifier for the policy.
 
     Raises:
-        AndanteError: no run there, or the exported graph is not the policy; `output` is as it was before.
+        AndanteError: no run there, no place for `output`, an impossible seed, or the exported graph is not
+            the policy; `output` is as it was before.
     """
     run = load_run(run_dir)
     provenance = {**run.provenance, "run": Path(run_dir).resolve().name}
@@ -59,6 +60,10 @@ def export_policy(
     """As `export_run`, for a policy in memory; it is frozen by this."""
     if not output.parent.is_dir():
         raise AndanteError(f"{output}: no folder {output.parent}")
+    if output.is_dir():
+        raise AndanteError(f"{output}: is a folder, expected the name of a file")
+    if not 0 <= seed < 2**63:
+        raise AndanteError(f"seed must be 0 to 2^63 - 1, found {seed}")
     policy.freeze()
     model = to_onnx(policy)
     unverified = Verification(decisions=0, resets=0, max_action_error=0.0, max_state_error=0.0)

@@ -103,6 +103,8 @@ def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
 def _read_bytes(path: Path) -> bytes:
     try:
         size = path.stat().st_size
+        if not path.is_file():  # a device or a pipe may have no end
+            raise ArtifactError(f"{path}: not a regular file")
         if size > MAX_BYTES:
             raise ArtifactError(f"{path}: {size} bytes, expected at most {MAX_BYTES}")
         return path.read_bytes()
@@ -129,7 +131,7 @@ def _split(model: bytes, where: str) -> tuple[list[memoryview], dict[str, str]]:
         if not has_graph:
             raise ValueError("no graph in it")
         external = wire.has_external_data(view)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{where}: truncated, damaged or not an ONNX model: {error}") from None
     if external:
         raise ArtifactError(f"{where}: keeps weights in another file (external data), expected one file")

@@ -83,8 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read the output has left; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 1
     except ModuleNotFoundError as error:
         if command.extra is None or (error.name or "").startswith("andante"):
@@ -92,6 +91,11 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"pip install 'andante[{command.extra}]'"
         return _fail(f"`{words[0]}` needs {error.name}, which is not installed: {hint}", 2)
     return status if isinstance(status, int) else 0
+
+
+def discard_output() -> None:
+    """After whoever read the output has left: the interpreter must not try to flush the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> int:

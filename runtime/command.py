@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import AndanteError
+
 Signal = Literal["joint_position", "joint_velocity"]
 Mode = Literal["disabled", "damping", "track"]
 
@@ -24,7 +26,7 @@ class Sample:
     """What the robot measured, in the robot's own convention and SI units.
 
     `values` holds one array `[J]` per signal, in the profile's joint order; `received_ns` says when each
-    arrived, `now_ns` what time it is, all on one monotonic clock.
+    arrived, `now_ns` what time it is after that, all on one monotonic clock.
     """
 
     values: dict[str, NDArray[np.float64]]
@@ -36,6 +38,21 @@ class Sample:
         """Zeros that never arrived, to be filled in place."""
         signals = tuple(signals)
         return cls({signal: np.zeros(joints) for signal in signals}, dict.fromkeys(signals, NEVER_NS), 0)
+
+    def take(self, other: Sample) -> None:
+        """Take over the signals of `other`; whatever is wrong with one of them is an exception."""
+        for signal, values in self.values.items():
+            found = other.values[signal]
+            if found.shape != values.shape:  # one value would be broadcast to all joints
+                raise AndanteError(f"{signal} has shape {found.shape}, expected {values.shape}")
+            np.copyto(values, found)
+            self.received_ns[signal] = int(other.received_ns[signal])
+        self.now_ns = int(other.now_ns)
+
+    def lose(self) -> None:
+        """Keep the values, and have them count as never received."""
+        for signal in self.received_ns:
+            self.received_ns[signal] = NEVER_NS
 
 
 @dataclass

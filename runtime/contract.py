@@ -5,7 +5,9 @@ Structures are immutable, refuse unknown keys, and keep every float at full prec
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+import math
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,8 +16,20 @@ from .errors import ArtifactError
 SCHEMA = 1
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-NonNegative = Annotated[int, msgspec.Meta(ge=0)]
+GapTicks = Annotated[int, msgspec.Meta(ge=0, le=100)]
+PeriodNs = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+AgeNs = Annotated[int, msgspec.Meta(ge=1, le=3600 * 10**9)]
 Joints = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+UNITS = {
+    "joint_position": ("rad", "m"),
+    "joint_velocity": ("rad/s", "m/s"),
+    "position": ("rad", "m"),
+    "effort": ("N m", "N"),
+}
+"""Units of each kind of source and of action: for joints that turn, and for those that slide."""
+RESERVED = ("", "h_in", "h_out", "actions")
+"""Names that no source may have: none, and those of the graph's other tensors."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,8 +47,13 @@ class Source(Record, frozen=True):
     """Joints in tensor order."""
     unit: str
     """Unit of the values: rad or m (positions), rad/s or m/s (velocities)."""
-    max_age_ns: Positive
+    max_age_ns: AgeNs
     """Older than this at a tick is stale: the robot profile's fallback applies."""
+
+    def __post_init__(self) -> None:
+        if self.name in RESERVED:
+            raise ValueError(f"a source cannot be named {self.name!r}")
+        _check_unit(f"source {self.name!r}", self.kind, self.unit)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,12 +82,18 @@ class ActionTerm(Record, frozen=True):
     """What happens between two ticks: the action is held."""
 
     def __post_init__(self) -> None:
+        _check_unit(f"action term {self.name!r}", self.kind, self.unit)
         for key in ("low", "high", "kp", "kd"):
-            found = len(getattr(self, key))
-            if found != len(self.joints):
+            values = getattr(self, key)
+            if len(values) != len(self.joints):
                 raise ValueError(
-                    f"action term {self.name!r}: {key} has {found} values for {len(self.joints)} joints"
+                    f"action term {self.name!r}: {key} has {len(values)} values for {len(self.joints)} joints"
                 )
+            if not all(map(math.isfinite, values)):
+                raise ValueError(f"action term {self.name!r}: {key} must be finite, found {list(values)}")
+            if key in ("kp", "kd") and (min(values) < 0.0 or (self.kind == "effort" and any(values))):
+                least = "zero for effort" if self.kind == "effort" else "not negative"
+                raise ValueError(f"action term {self.name!r}: {key} must be {least}, found {list(values)}")
         for joint, low, high in zip(self.joints, self.low, self.high, strict=True):
             if not low < high:
                 raise ValueError(f"action term {self.name!r}: empty range [{low}, {high}] of joint {joint!r}")
@@ -129,7 +154,7 @@ class Contract(Record, frozen=True):
     task: str
     robot_model: str
     """Identifier of the robot model; a profile for another one is refused."""
-    control_period_ns: Positive
+    control_period_ns: PeriodNs
     """One tick."""
     decimation: Positive
     """Physics steps per tick in training."""
@@ -139,7 +164,7 @@ class Contract(Record, frozen=True):
     """s: ticks between two decisions."""
     inference_delay: Trained
     """d: ticks from the observation until its chunk may act."""
-    max_gap_ticks: NonNegative
+    max_gap_ticks: GapTicks
     """More skipped ticks in a row than this reset the memory."""
     sources: tuple[Source, ...]
     actions: tuple[ActionTerm, ...]
@@ -190,6 +215,19 @@ class Contract(Record, frozen=True):
             ArtifactError: names `where`, the key, the expected and the found.
         """
         try:
-            return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            contract = msgspec.json.decode(text, type=cls)
+            json.loads(text, object_pairs_hook=_refuse_repeated)
+        except (msgspec.DecodeError, ValueError) as error:
             raise ArtifactError(f"{where}: {error}") from None
+        return contract
+
+
+def _check_unit(what: str, kind: str, unit: str) -> None:
+    if unit not in UNITS[kind]:
+        raise ValueError(f"{what}: unit of {kind} must be {' or '.join(UNITS[kind])}, found {unit!r}")
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+    keys = [key for key, _ in pairs]
+    if repeated := {key for key in keys if keys.count(key) > 1}:
+        raise ValueError(f"key given twice: {', '.join(sorted(repeated))}")

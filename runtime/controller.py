@@ -20,6 +20,8 @@ from .sequence import Sequence
 from .states import EDGES, Reset, State
 from .worker import SynchronousWorker, Worker
 
+OVERRUN = "work ended after the next deadline, or a tick was missed"
+
 
 @dataclass
 class Counters:
@@ -73,7 +75,7 @@ class Controller:
 
         Raises:
             ProfileError: policy and profile do not fit.
-            AndanteError: the policy was not trained for that execution horizon.
+            AndanteError: the policy was not trained for that execution horizon, or needs a worker.
         """
         contract = policy.contract
         check_fit(contract, profile)
@@ -84,6 +86,11 @@ class Controller:
                 f"execution horizon {horizon} was not trained; trained: {list(trained.values)}"
             )
         period_ns, delay = contract.control_period_ns, contract.inference_delay
+        if delay.default > 0 and worker is None:
+            raise AndanteError(
+                f"the policy acts {delay.default} ticks after its observation: a worker must be given, the "
+                f"synchronous one answers at once"
+            )
         joints, columns = len(profile.actuated), len(contract.action_joints)
         self.contract = contract
         self.profile = profile
@@ -104,11 +111,13 @@ class Controller:
         self._action = np.zeros(columns)
         self._e_stop: str | None = None
         self._tick = -1
+        self._skipped = 0
         self._next_decision: int | None = None
         self._resets = {
             Reset.MEMORY: self._reset_memory,
             Reset.SEQUENCE: self._reset_sequences,
             Reset.EVENTS: self._fallback.reset,
+            Reset.CONFIRMATION: self._reset_confirmation,
             Reset.REQUESTS: self._reset_requests,
             Reset.COUNTERS: self._reset_counters,
         }
@@ -179,7 +188,7 @@ class Controller:
         self._e_stop = reason
 
     def overrun(self) -> None:
-        """Tell that the last tick took longer than the control period."""
+        """Tell that work ended after the next deadline, or that a tick was missed."""
         self._overrun = True
 
     def clear(self) -> None:
@@ -214,15 +223,14 @@ class Controller:
         """
         if tick <= self._tick:
             raise AndanteError(f"tick {tick} after tick {self._tick}: ticks must increase")
-        skipped = tick - self._tick - 1 if self.counters.ticks else 0
+        self._skipped = tick - self._tick - 1 if self.counters.ticks else 0
         self._tick = self._command.tick = tick
         if self.state is State.DISABLED:
             self._command.set_zero("disabled")
             return self._command
-        self.counters.skipped += skipped
+        self.counters.skipped += self._skipped
         self._measured.update(sample)
-        quiet = self._watch()
-        self._advance(quiet, skipped)
+        self._advance(self._watch())
         self._compose()
         if self._command.mode != "disabled":
             self.counters.ticks += 1
@@ -236,7 +244,7 @@ class Controller:
             ("e_stop", self._e_stop),
             ("limit", measured.beyond_limit()),
             ("stale_source", measured.stale),
-            ("overrun", "the tick took longer than the control period" if self._overrun else None),
+            ("overrun", OVERRUN if self._overrun else None),
         ]
         self._overrun = False
         quiet = True
@@ -249,7 +257,7 @@ class Controller:
 
     def _raise(self, event: str, reason: str) -> None:
         live = self.state not in (State.FALLBACK, State.FAULT)
-        if live and self._fallback.tolerates(event, self.counters.ticks + 1):
+        if live and self._fallback.tolerates(event, self._tick, self._skipped):
             return
         pose_known = self.state is not State.WAIT_SENSORS
         if not self._fallback.escalate(event, self._tick, self._measured.q, pose_known):
@@ -261,8 +269,10 @@ class Controller:
         if self.state is State.FALLBACK and self._fallback.final:
             self._enter(State.FAULT)
 
-    def _advance(self, quiet: bool, skipped: int) -> None:
+    def _advance(self, quiet: bool) -> None:
         """Take the edges that need no event; then let the policy decide where it runs."""
+        if self._skipped > self.contract.max_gap_ticks:
+            self._begin_anew()
         if self._stop_requested and self.state in (State.START, State.READY, State.RUN):
             self._enter(State.STOP)
         elif self.state is State.WAIT_SENSORS:
@@ -282,14 +292,21 @@ class Controller:
         if self.state is State.READY and self._confirmed and quiet:
             self._enter(State.RUN)
         if self.state is State.RUN:
-            self._decide(skipped)
+            self._decide()
 
-    def _decide(self, skipped: int) -> None:
+    def _begin_anew(self) -> None:
+        """After a long gap the robot is no longer where the last command was meant for."""
+        if self.state is State.RUN:
+            self.counters.gaps += 1
+            self._reset_memory()
+        elif self.state is State.READY:
+            self._enter(State.START)
+        elif self.state in (State.START, State.STOP):
+            self._reset_sequences()
+
+    def _decide(self) -> None:
         """Ask for a decision if the grid has one here, take the answer, and find this tick's action."""
         counters, fresh = self.counters, self._measured.stale is None
-        if skipped > self.contract.max_gap_ticks:
-            counters.gaps += 1
-            self._reset_memory()
         if self._next_decision is None and fresh:
             self._next_decision = self._tick
         while self._next_decision is not None and self._next_decision <= self._tick:
@@ -305,6 +322,7 @@ class Controller:
         if action is not None:
             np.copyto(self._action, action)
             self._safety.limit_action(self._action)
+            self._acted = True
         elif self.state is State.RUN:
             counters.starved += 1
             self._raise("starvation", f"no chunk covers tick {self._tick}")
@@ -332,6 +350,8 @@ class Controller:
             self._start_sequence.advance(command, measured.q)
         elif self.state is State.READY:
             self._start_sequence.rest(command, measured.q)
+        elif self.state is State.RUN and not self._acted:
+            command.set_damping(measured.q, self._damping)
         elif self.state is State.RUN:
             self._actions.fill(command, self._action, measured.q)
         elif self.state is State.STOP:
@@ -358,13 +378,17 @@ class Controller:
         self._policy.reset()
         self._chunks.reset()
         self._next_decision = None
+        self._acted = False
 
     def _reset_sequences(self) -> None:
         self._start_sequence.restart()
         self._stop_sequence.restart()
 
+    def _reset_confirmation(self) -> None:
+        self._confirmed = False
+
     def _reset_requests(self) -> None:
-        self._confirmed = self._stop_requested = self._overrun = False
+        self._stop_requested = self._overrun = False
 
     def _reset_counters(self) -> None:
         self.counters = Counters()

@@ -53,10 +53,11 @@ class FallbackPlayer:
         self._steps: tuple[_Step, ...] = ()
         self._end = math.inf
 
-    def tolerates(self, event: str, call: int) -> bool:
-        """Whether to carry on although `event` happened in the `call`-th tick (from 1, by one)."""
-        self._count[event] = self._count[event] + 1 if self._last[event] == call - 1 else 1
-        self._last[event] = call
+    def tolerates(self, event: str, tick: int, skipped: int) -> bool:
+        """Whether to carry on although `event` happened at `tick`, before which some were `skipped`."""
+        lasts = self._last[event] == tick - skipped - 1
+        self._count[event] = (self._count[event] if lasts else 0) + skipped + 1
+        self._last[event] = tick
         return self._count[event] <= self._tolerance[event]
 
     def escalate(self, event: str, tick: int, q: NDArray[np.float64], pose_known: bool) -> bool:

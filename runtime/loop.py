@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from .command import Sample
 from .contract import Record
 from .controller import Controller
+from .errors import AndanteError
 from .histogram import Histogram, Quantiles
 from .realtime import Clock, MonotonicClock, tuned
 from .robots.base import Robot
 from .states import State
+
+LONGEST_S = 1e9
+"""Of a run: 30 years, so that its end fits into integer nanoseconds."""
 
 
 class LoopReport(Record, frozen=True):
@@ -84,8 +88,8 @@ class RealtimeLoop:
             fifo_priority: for SCHED_FIFO, 1 to 99.
             cpu: the core to run on.
             clock: the system's monotonic clock when None; the robot's stamps must be of the same.
-            on_ready: called once when the controller is `READY` and its profile wants a confirmation; must
-                return at once, and have `controller.confirm` called.
+            on_ready: called whenever the controller becomes `READY` and its profile wants a confirmation;
+                must return at once, and have `controller.confirm` called. An exception is an emergency stop.
 
         Raises:
             ProfileError: the robot cannot carry what the profile's fallback needs.
@@ -98,7 +102,7 @@ class RealtimeLoop:
         self._clock = MonotonicClock() if clock is None else clock
         self._on_ready = on_ready
         self._stopping = False
-        self._robot_failed = False
+        self._failed = False
         self._sample = Sample.allocate(controller.profile.signals, len(controller.profile.joints))
 
     def stop(self) -> None:
@@ -109,18 +113,21 @@ class RealtimeLoop:
         """Start, let the policy run for `seconds`, stop softly.
 
         Waiting for sensors and for a confirmation may take `seconds` too, each. In `FAULT` the fallback's
-        last command goes on until the time is over or `stop` is called.
+        last command goes on until the time is over or `stop` is called; after a failure of the robot or of
+        `on_ready` the run ends there.
 
         Raises:
-            AndanteError: the controller is not `DISABLED`, or has a latched fault.
+            AndanteError: impossible `seconds`, or the controller is not `DISABLED` or has a latched fault.
         """
+        if not 0.0 < seconds <= LONGEST_S:
+            raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
         controller, clock = self._controller, self._clock
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
         timing = _Timing()
         controller.warmup()
-        controller.activate()
-        self._robot_failed = False
+        self._failed = False
         with tuned(self._fifo_priority, self._cpu) as tuning:
+            controller.activate()
             start_ns = clock.now_ns()
             end_ns = start_ns + duration_ns
             tick, state = -1, controller.state
@@ -130,7 +137,9 @@ class RealtimeLoop:
                 woken_ns = clock.now_ns()
                 tick = (woken_ns - start_ns) // period_ns
                 next_ns = start_ns + (tick + 1) * period_ns
-                timing.missed += tick - expected
+                if tick > expected:
+                    timing.missed += tick - expected
+                    controller.overrun()
                 timing.jitter.add(woken_ns - start_ns - expected * period_ns)
                 decisions = controller.counters.decisions
                 self._exchange(tick)
@@ -174,28 +183,32 @@ class RealtimeLoop:
 
     def _finished(self) -> bool:
         state = self._controller.state
-        return state is State.DISABLED or (state is State.FAULT and (self._stopping or self._robot_failed))
+        return state is State.DISABLED or (state is State.FAULT and (self._stopping or self._failed))
 
     def _exchange(self, tick: int) -> None:
         """Read, tick, write. A failing robot is an emergency stop; the command still goes out if it can."""
         try:
-            self._sample = self._robot.read()
+            self._sample.take(self._robot.read())
         except Exception as error:  # its driver's exceptions are its own
-            self._fail("read", error)
+            self._sample.lose()
+            self._fail(f"robot {self._robot.name!r} failed to read", error)
         command = self._controller.tick(tick, self._sample)
         if command.mode == "disabled":
             return
         try:
             self._robot.write(command)
         except Exception as error:
-            self._fail("write", error)
+            self._fail(f"robot {self._robot.name!r} failed to write", error)
 
-    def _fail(self, verb: str, error: Exception) -> None:
-        self._robot_failed = True
-        self._controller.emergency_stop(f"robot {self._robot.name!r} failed to {verb}: {error!r}")
+    def _fail(self, what: str, error: Exception) -> None:
+        self._failed = True
+        self._controller.emergency_stop(f"{what}: {error!r}")
 
     def _confirm(self) -> None:
-        if self._controller.profile.confirm and self._on_ready is not None:
-            self._on_ready()
-        elif not self._controller.profile.confirm:
+        if not self._controller.profile.confirm:
             self._controller.confirm()
+        elif self._on_ready is not None:
+            try:
+                self._on_ready()
+            except Exception as error:  # the robot moves: it must be stopped before anybody is told
+                self._fail("operator failed to confirm", error)

@@ -25,7 +25,7 @@ class Measurement:
     usable: NDArray[np.bool_]
     """`[Ja]`: whether all that is measured of the joint is finite."""
     stale: str | None
-    """The first signal that is too old, as a phrase."""
+    """The first signal that is too old, or of a time to come, as a phrase."""
 
     def __init__(self, contract: Contract, profile: Profile) -> None:
         """Make the maps; contract and profile must fit each other."""
@@ -80,8 +80,11 @@ class Measurement:
                 raise AndanteError(f"{signal} has shape {values.shape}, expected ({len(self._names)},)")
             np.copyto(self._values[row], values)
             age_ns = sample.now_ns - sample.received_ns[signal]
-            if age_ns > self._max_age_ns[signal] and self.stale is None:
-                self.stale = f"{signal} is {age_ns * 1e-6:.1f} ms old"
+            if not 0 <= age_ns <= self._max_age_ns[signal] and self.stale is None:
+                told = f"{age_ns * 1e-6:.1f} ms old"
+                if age_ns < 0:
+                    told = f"stamped {-age_ns * 1e-6:.1f} ms in the future"
+                self.stale = f"{signal} is {told}"
         np.abs(self._values, out=self._magnitude)
         np.less_equal(self._magnitude, FLOAT32_MAX, out=self._finite)
         if not self._finite.all():

@@ -9,7 +9,7 @@ import hashlib
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,6 +22,8 @@ from .errors import ProfileError
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parent / "profiles"
+LONGEST_S = 3600.0
+"""Of a duration or an age."""
 
 
 class Joint(Record, frozen=True):
@@ -60,7 +62,7 @@ class SignalQuality(Record, frozen=True):
     """Older than this is stale."""
 
     def __post_init__(self) -> None:
-        _check_positive("max_age_s", self.max_age_s)
+        _check_seconds("max_age_s", self.max_age_s)
 
 
 class Gains(Record, frozen=True):
@@ -80,7 +82,10 @@ class Gains(Record, frozen=True):
 
 
 class Keep(Record, frozen=True, tag="keep", tag_field="action"):
-    """Carry on while the event lasts, for so many ticks in a row; a starved policy's last action is held."""
+    """Carry on while the event lasts, for so many ticks in a row, skipped ones included.
+
+    A starved policy's last action is held; before its first one the joints are damped.
+    """
 
     ticks: int
 
@@ -123,11 +128,11 @@ class Fallback(Record, frozen=True):
     """What to do about each event, as a ladder of steps; no event has a default."""
 
     stale_source: tuple[Step, ...]
-    """A signal is older than its largest age."""
+    """A signal is older than its largest age, or stamped in the future."""
     starvation: tuple[Step, ...]
     """The chunk is played to its end, and no new one came."""
     overrun: tuple[Step, ...]
-    """The driver's tick took longer than the control period."""
+    """Work ended after the next deadline, or a tick was missed."""
     non_finite: tuple[Step, ...]
     """NaN or infinity in a measurement, in the policy's output or in a command."""
     limit: tuple[Step, ...]
@@ -190,6 +195,7 @@ class ProfileFile(Record, frozen=True):
                 raise ValueError(f"pd_loop {self.pd_loop!r} needs the signal {signal!r}")
         if "damping" not in self.gains:
             raise ValueError(f"gains need a set `damping`, found {sorted(self.gains)}")
+        self._check_damping("gains", "damping")
         for name, gains in self.gains.items():
             self._check_joints(f"gains {name!r}: kd", gains.kd)
             if gains.kp is not None:
@@ -220,8 +226,15 @@ class ProfileFile(Record, frozen=True):
     def _check_gains(self, where: str, step: Damping | Hold | Track) -> None:
         if step.gains not in self.gains:
             raise ValueError(f"{where}: no gains {step.gains!r}; sets: {', '.join(self.gains)}")
-        if not isinstance(step, Damping) and self.gains[step.gains].kp is None:
+        if isinstance(step, Damping):
+            self._check_damping(where, step.gains)
+        elif self.gains[step.gains].kp is None:
             raise ValueError(f"{where}: gains {step.gains!r} need kp to hold or track a pose")
+
+    def _check_damping(self, where: str, gains: str) -> None:
+        for joint, kd in self.gains[gains].kd.items():
+            if not kd > 0.0:
+                raise ValueError(f"{where}: damping by gains {gains!r} needs kd > 0 of joint {joint!r}")
 
     def _check_joints(self, where: str, found: dict[str, float]) -> None:
         expected = [joint.name for joint in self.actuated]
@@ -274,10 +287,24 @@ def load_profile(name_or_path: str | Path) -> Profile:
             f"{path}: no robot profile ({error.strerror}); shipped ones: {', '.join(sorted(shipped))}"
         ) from None
     try:
-        content = msgspec.yaml.decode(data, type=ProfileFile)
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        content = msgspec.convert(yaml.load(data, _UniqueKeys), ProfileFile)
+    except (msgspec.ValidationError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         raise ProfileError(f"{path}: {' '.join(str(error).split())}") from None
     return Profile(**msgspec.structs.asdict(content), digest=hashlib.sha256(data).hexdigest())
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML of plain values, in which no key of a mapping is given twice: the last would win in silence."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key.value!r} given twice", problem_mark=key.start_mark
+                )
+        return node
 
 
 def check_fit(contract: Contract, profile: Profile) -> None:
@@ -327,4 +354,10 @@ def _check_positive(what: str, value: float) -> None:
 def _check_duration(what: str, value: float | None) -> None:
     if value is None:
         raise ValueError(f"{what} needs duration_s")
-    _check_positive("duration_s", value)
+    _check_seconds("duration_s", value)
+
+
+def _check_seconds(what: str, value: float) -> None:
+    _check_positive(what, value)
+    if value > LONGEST_S:
+        raise ValueError(f"{what} must be at most {LONGEST_S:g}, found {value}")

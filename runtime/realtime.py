@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -56,18 +56,19 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[dict[str, str]
     scheduler, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     affinity, interval, collecting = os.sched_getaffinity(0), sys.getswitchinterval(), gc.isenabled()
     libc = ctypes.CDLL(None, use_errno=True)
-    results["SCHED_FIFO"] = "not asked for" if fifo_priority is None else _set_fifo(fifo_priority)
-    results["affinity"] = "not asked for" if cpu is None else _set_affinity(cpu)
-    locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
-    results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
-    # A collection that walks the whole heap takes longer than a tick may.
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    results["gc"] = "ok"
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    results["switch interval"] = "ok"
+    locked = False
     try:
+        results["SCHED_FIFO"] = _attempt(_set_fifo, fifo_priority)
+        results["affinity"] = _attempt(_set_affinity, cpu)
+        locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
+        results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
+        # A collection that walks the whole heap takes longer than a tick may.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        results["gc"] = "ok"
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        results["switch interval"] = "ok"
         yield results
     finally:
         sys.setswitchinterval(interval)
@@ -80,17 +81,19 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[dict[str, str]
         os.sched_setscheduler(0, scheduler, parameters)
 
 
-def _set_fifo(priority: int) -> str:
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except OSError as error:
-        return os.strerror(error.errno or 0)
-    return "ok"
+def _set_fifo(priority: int) -> None:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
 
 
-def _set_affinity(cpu: int) -> str:
+def _set_affinity(cpu: int) -> None:
+    os.sched_setaffinity(0, {cpu})
+
+
+def _attempt(measure: Callable[[int], None], value: int | None) -> str:
+    if value is None:
+        return "not asked for"
     try:
-        os.sched_setaffinity(0, {cpu})
-    except OSError as error:
-        return os.strerror(error.errno or 0)
+        measure(value)
+    except (OSError, ValueError, OverflowError) as error:
+        return str(getattr(error, "strerror", None) or error)
     return "ok"

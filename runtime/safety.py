@@ -73,7 +73,7 @@ class SafetyFilter:
         self._torques = SaturationCounter(self._effort_low, self._effort)
         size = len(self._effort)
         self._pd, self._damping, self._allowed, self._low, self._high = np.zeros((5, size))
-        self._blind, self._beyond, self._stiff, self._finite = np.zeros((4, size), np.bool_)
+        self._blind, self._beyond, self._finite = np.zeros((3, size), np.bool_)
 
     @property
     def saturations(self) -> int:
@@ -131,7 +131,11 @@ class SafetyFilter:
         command.kd.fill(0.0)
 
     def _limit_drive(self, command: JointCommand) -> None:
-        """Move `q`, or scale `kd` where there is no `kp`, until the drive's torque is in its limit."""
+        """Scale both gains until the drive's torque is in its limit.
+
+        The target stays where it is: one that is moved for the velocity of now pulls the wrong way as soon as
+        the drive, faster than the tick, has braked.
+        """
         np.add(self._pd, command.tau_ff, out=self._allowed)
         self._torques.update(self._allowed)
         # What is left beside tau_ff: the bounds enclose zero, so the sign of a torque never turns.
@@ -141,12 +145,8 @@ class SafetyFilter:
         np.not_equal(self._allowed, self._pd, out=self._beyond)
         if not self._beyond.any():
             return
-        np.greater(command.kp, 0.0, out=self._stiff)
-        np.subtract(self._allowed, self._pd, out=self._low)
-        np.divide(self._low, command.kp, out=self._low, where=self._stiff)
-        np.add(command.q, self._low, out=command.q, where=self._stiff)
-        np.greater(self._beyond, self._stiff, out=self._beyond)
         np.divide(self._allowed, self._pd, out=self._allowed, where=self._beyond)
+        np.multiply(command.kp, self._allowed, out=command.kp, where=self._beyond)
         np.multiply(command.kd, self._allowed, out=command.kd, where=self._beyond)
 
     def _is_finite(self, command: JointCommand) -> bool:

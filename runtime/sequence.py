@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from .command import JointCommand
 from .profile import Phase, Profile, Track
 
+PEAK = 15 / 8
+"""Largest speed of a minimum-jerk motion, in units of its mean speed."""
+
 
 class _Phase(NamedTuple):
     ticks: int
@@ -21,7 +24,10 @@ class _Phase(NamedTuple):
 
 
 class Sequence:
-    """Plays phases one tick at a time. A skipped tick delays a motion; it does not make it jump."""
+    """Plays phases one tick at a time. A skipped tick delays a motion; it does not make it jump.
+
+    A motion that would exceed a joint's hard velocity limit takes longer than its phase says.
+    """
 
     def __init__(self, phases: Iterable[Phase], profile: Profile, control_period_ns: int) -> None:
         """Resolve joints and gains; one tick lasts `control_period_ns`."""
@@ -35,6 +41,7 @@ class Sequence:
             )
             for phase in phases
         ]
+        self._velocity = np.array([joint.velocity for joint in profile.actuated])
         self._begin = np.zeros(len(profile.actuated))
         self._q = np.zeros_like(self._begin)
         self._dq = np.zeros_like(self._begin)
@@ -42,8 +49,7 @@ class Sequence:
 
     def restart(self) -> None:
         """Back to the first phase."""
-        self._index = 0
-        self._count = 0
+        self._index = self._count = self._ticks = 0
 
     @property
     def done(self) -> bool:
@@ -55,13 +61,14 @@ class Sequence:
         phase = self._phases[self._index]
         if self._count == 0:
             np.copyto(self._begin, q)
+            self._ticks = max(phase.ticks, self._fastest(phase.pose))
         self._count += 1
         if phase.pose is None:
             command.set_damping(q, phase.kd)
         else:
-            self._interpolate(phase.pose, phase.ticks)
+            self._interpolate(phase.pose)
             command.set_track(self._q, self._dq, phase.kp, phase.kd)
-        if self._count == phase.ticks:
+        if self._count == self._ticks:
             self._index += 1
             self._count = 0
 
@@ -73,10 +80,19 @@ class Sequence:
         else:
             command.set_track(phase.pose, 0.0, phase.kp, phase.kd)
 
-    def _interpolate(self, pose: NDArray[np.float64], ticks: int) -> None:
+    def _fastest(self, pose: NDArray[np.float64] | None) -> int:
+        """The least number of ticks, by the joint with the longest way for its hard limit."""
+        if pose is None:
+            return 0
+        np.subtract(pose, self._begin, out=self._dq)
+        np.abs(self._dq, out=self._dq)
+        np.divide(self._dq, self._velocity, out=self._dq)
+        return math.ceil(min(PEAK * float(self._dq.max()) / self._dt, 1e9))  # no joint is that far away
+
+    def _interpolate(self, pose: NDArray[np.float64]) -> None:
         """Minimum-jerk motion (Flash and Hogan, 1985): at rest at both ends."""
-        x = self._count / ticks
+        x = self._count / self._ticks
         np.subtract(pose, self._begin, out=self._q)
-        np.multiply(self._q, 30 * x**2 * (1 - x) ** 2 / (ticks * self._dt), out=self._dq)
+        np.multiply(self._q, 30 * x**2 * (1 - x) ** 2 / (self._ticks * self._dt), out=self._dq)
         np.multiply(self._q, x**3 * (10 - 15 * x + 6 * x**2), out=self._q)
         np.add(self._q, self._begin, out=self._q)

@@ -15,7 +15,7 @@ class State(Enum):
     START = "start"
     """The profile's start sequence, from the measured pose."""
     READY = "ready"
-    """Where the start sequence ended, until confirmed."""
+    """Where the start sequence ended, until confirmed; a long gap leads back to `START`."""
     RUN = "run"
     """The policy."""
     STOP = "stop"
@@ -30,13 +30,15 @@ class Reset(Enum):
     """A piece of state that is carried across ticks."""
 
     MEMORY = "memory"
-    """The policy's memory, the chunk buffer (a new epoch) and the decision grid."""
+    """The policy's memory, the chunk buffer (a new epoch), the decision grid, and the last action."""
     SEQUENCE = "sequence"
     """Phase of the start and stop sequences."""
     EVENTS = "events"
     """For how many ticks in a row each event has been tolerated."""
+    CONFIRMATION = "confirmation"
+    """That the policy may run."""
     REQUESTS = "requests"
-    """Confirmation, stop and overrun as told by the driver."""
+    """Stop and overrun as told by the driver."""
     COUNTERS = "counters"
     """Counters, saturations, and the last tick number."""
 
@@ -47,6 +49,7 @@ EDGES: dict[tuple[State, State], frozenset[Reset]] = {
     (State.DISABLED, State.WAIT_SENSORS): frozenset(Reset),
     (State.WAIT_SENSORS, State.START): frozenset({Reset.SEQUENCE}),
     (State.START, State.READY): frozenset(),
+    (State.READY, State.START): frozenset({Reset.SEQUENCE, Reset.CONFIRMATION}),
     (State.READY, State.RUN): frozenset({Reset.MEMORY, Reset.EVENTS}),
     (State.START, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),
     (State.READY, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),

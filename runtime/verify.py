@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -22,7 +23,7 @@ class RunResult(msgspec.Struct, frozen=True):
 
     trained: float = msgspec.field(name="return")
     random_return: float
-    episodes: int
+    episodes: Annotated[int, msgspec.Meta(ge=1)]
     seed: int
 
 

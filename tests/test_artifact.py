@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import random
 
 import msgspec
@@ -11,6 +13,7 @@ import onnx
 import pytest
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
+from andante.runtime import wire
 from andante.runtime.artifact import MAX_BYTES, Trace, read_artifact, seal
 from andante.runtime.contract import Contract, Source, Trained
 from andante.runtime.errors import ArtifactError
@@ -96,8 +99,29 @@ def test_foreign_onnx_file_is_refused(write):
 def test_missing_file_and_folder_are_named(tmp_path):
     with pytest.raises(ArtifactError, match=r"absent\.onnx: No such file"):
         read_artifact(tmp_path / "absent.onnx")
-    with pytest.raises(ArtifactError, match="Is a directory"):
+    with pytest.raises(ArtifactError, match="not a regular file"):
         read_artifact(tmp_path)
+
+
+def test_what_may_have_no_end_is_refused_unread(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(ArtifactError, match=f"{path}: not a regular file"):
+            read_artifact(path)
+
+
+def test_endless_nesting_is_refused(write):
+    message = b""
+    for _ in range(1500):  # graph of an attribute of a node
+        message = wire.encode(1, wire.encode(5, wire.encode(6, message)))
+    with pytest.raises(ArtifactError, match="not an ONNX model"):
+        read_artifact(write(wire.encode(7, message)))
+
+
+def test_metadata_given_twice_is_refused(write):
+    entry = wire.encode(14, wire.encode(1, b"note") + wire.encode(2, b"first"))
+    with pytest.raises(ArtifactError, match="metadata 'note' twice"):
+        read_artifact(write(tiny_policy() + entry + entry))
 
 
 def test_oversized_file_is_refused_unread(tmp_path):
@@ -171,6 +195,8 @@ def test_trace_in_double_precision_is_refused():
         ({"schema": 99}, "schema 99, expected 1"),
         ({"colour": "red"}, "unknown field `colour`"),
         ({"chunk_size": "three"}, r"Expected `int`, got `str` - at `\$\.chunk_size`"),
+        ({"max_gap_ticks": 101}, r"Expected `int` <= 100 - at `\$\.max_gap_ticks`"),
+        ({"control_period_ns": 10**10}, r"Expected `int` <= 1000000000 - at `\$\.control_period_ns`"),
         ({"execution_horizon": {"values": [4], "default": 4}}, "impossible horizon: s=4, d=0, chunk_size=3"),
     ],
 )
@@ -185,6 +211,41 @@ def test_contract_without_a_key_is_refused():
     del fields["control_period_ns"]
     with pytest.raises(ArtifactError, match="missing required field `control_period_ns`"):
         Contract.from_json(json.dumps(fields))
+
+
+def test_contract_with_a_key_twice_is_refused():
+    text = tiny_contract().to_json().replace('"schema":1,', '"schema":1,"control_period_ns":1,')
+    with pytest.raises(ArtifactError, match="key given twice: control_period_ns"):
+        Contract.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kp": (-1.0, 0.0), "kind": "position", "unit": "rad"}, "kp must be not negative, found"),
+        ({"kd": (0.0, 1.0)}, r"kd must be zero for effort, found \[0.0, 1.0\]"),
+        ({"kd": (math.nan, 0.0)}, "kd must be finite"),
+        ({"high": (math.inf, 1.0)}, "high must be finite"),
+        ({"unit": "rad"}, "unit of effort must be N m or N, found 'rad'"),
+        ({"kind": "position"}, "unit of position must be rad or m, found 'N m'"),
+    ],
+)
+def test_action_that_no_robot_could_obey_is_refused(change, message):
+    with pytest.raises(ValueError, match=f"action term 'torque': {message}"):
+        msgspec.structs.replace(tiny_contract().actions[0], **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({"name": name}, f"cannot be named '{name}'") for name in ("", "h_in", "h_out", "actions")),
+        ({"unit": "deg"}, "source 'q': unit of joint_position must be rad or m, found 'deg'"),
+        ({"kind": "joint_velocity"}, "unit of joint_velocity must be rad/s or m/s, found 'rad'"),
+    ],
+)
+def test_source_that_would_be_misread_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        msgspec.structs.replace(tiny_contract().sources[0], **change)
 
 
 def test_contract_is_immutable():

@@ -13,15 +13,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
+from andante.sim import make
+from andante.train import PPO, Policy, PPOConfig
 from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.replay import replay_dump
 
 TASK = "pendulum-swingup-blind"
 SMALL = (
-    *("--num-worlds", "16", "--hidden-size", "16", "--chunk-size", "4", "--threads", "1"),
+    *("--num-worlds", "16", "--hidden-size", "16", "--chunk-size", "4"),
     *("--ppo.decisions", "8", "--ppo.minibatches", "2", "--ppo.critic-size", "16"),
 )
 TICKS_PER_ITERATION = 16 * 8 * 4
@@ -129,6 +132,9 @@ def test_sigkill_at_any_moment_leaves_a_checkpoint_that_resumes_exactly(uninterr
     process = start(*arguments)
     assert process.wait(timeout=300) == 0, process.stdout.read()
     assert_same_run(folder, uninterrupted)
+    logs = EventAccumulator(str(folder)).Reload()
+    steps = [event.step for event in logs.Scalars("reward_per_tick")]
+    assert steps == [(i + 1) * TICKS_PER_ITERATION for i in range(ITERATIONS)]
 
 
 def test_a_run_leaves_its_files_and_reads_back(short_run):
@@ -168,7 +174,7 @@ def test_overwriting_replaces_all_of_the_old_run(tmp_path):
     ("option", "value", "named"),
     [
         ("--memory", "mlp", "policy.memory is 'gru' in this run, found 'mlp'"),
-        ("--ppo.gamma", "0.5", "ppo.gamma is 0.99 in this run, found 0.5"),
+        ("--ppo.gamma", "0.5", "ppo.gamma is 0.995 in this run, found 0.5"),
         ("--seed", "3", "seed is 0 in this run, found 3"),
     ],
 )
@@ -188,6 +194,22 @@ def test_a_longer_budget_continues_the_run(tmp_path):
     assert main([*words(folder, 3), "--resume"]) == 0
     assert main(words(other, 3)) == 0
     assert_same(*(Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other)))
+
+
+def test_a_run_of_a_script_can_be_continued_from_the_command_line(tmp_path):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    env = make(TASK, num_worlds=16, seed=0)
+    policy = Policy.for_env(env, hidden_size=16, chunk_size=4)
+    ppo = PPO(env, policy, PPOConfig(decisions=8, minibatches=2, critic_size=16))
+    assert ppo.learn(ticks=2 * TICKS_PER_ITERATION, run_dir=tmp_path / "script")
+    with pytest.raises(AndanteError, match="holds a run"):
+        ppo.learn(ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "script")
+    assert main([*words(tmp_path / "script", 3), "--resume"]) == 0
+    assert main(words(tmp_path / "command", 3)) == 0
+    assert_same(
+        *(Checkpoint.read(tmp_path / name / "checkpoint.pt").trainer for name in ("script", "command"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,6 +251,10 @@ def poison_critic(trainer):
     trainer["critic"]["head.bias"][0] = torch.nan
 
 
+def poison_gradient(trainer):
+    trainer["critic"]["head.weight"] *= 1e15
+
+
 def poison_observation(trainer):
     trainer["scheduler"]["sources"]["joint_position"][3] = torch.nan
 
@@ -239,6 +265,7 @@ def poison_observation(trainer):
         (poison_parameter, "action"),
         (poison_optimizer, "policy loss"),
         (poison_critic, "value"),
+        (poison_gradient, "gradient norm"),
         (poison_observation, "source 'joint_position'"),
     ],
 )

@@ -104,6 +104,7 @@ def test_verify_fails_where_the_golden_trace_is_not_reproduced(policy, capsys):
         (None, "No such file or directory; expected the folder of a finished run"),
         ("{", "truncated"),
         ('{"return": 1.0}', "missing required field `random_return`"),
+        ('{"return": 2.0, "random_return": 1.0, "episodes": 0, "seed": 0}', "Expected `int` >= 1"),
         ('{"return": 1.0, "random_return": 1.0, "episodes": 2, "seed": 0}', "nothing to compare with"),
     ],
 )

@@ -14,6 +14,7 @@ from small_policy import write_small_policy
 
 from andante.runtime.command import FIELDS, NEVER_NS
 from andante.runtime.contract import Trained
+from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
@@ -56,7 +57,7 @@ def swing(rig: Rig, ticks: int) -> list[np.ndarray]:
 
 def test_golden_table_of_edges():
     table = {
-        (S.DISABLED, S.WAIT_SENSORS): "memory sequence events requests counters",
+        (S.DISABLED, S.WAIT_SENSORS): "memory sequence events confirmation requests counters",
         (S.WAIT_SENSORS, S.START): "sequence",
         (S.WAIT_SENSORS, S.FALLBACK): "memory",
         (S.WAIT_SENSORS, S.DISABLED): "memory",
@@ -64,6 +65,7 @@ def test_golden_table_of_edges():
         (S.START, S.STOP): "sequence events",
         (S.START, S.FALLBACK): "memory",
         (S.START, S.DISABLED): "memory",
+        (S.READY, S.START): "sequence confirmation",
         (S.READY, S.RUN): "memory events",
         (S.READY, S.STOP): "sequence events",
         (S.READY, S.FALLBACK): "memory",
@@ -177,6 +179,77 @@ def test_start_moves_from_the_measured_pose_without_a_jump(arm):
     np.testing.assert_allclose(commands[middle].dq, 1.875 * np.array([0.8, -0.6]) / 0.2, rtol=0.01)
 
 
+def test_second_phase_begins_where_the_robot_is_then(arm, tmp_path):
+    profile = load_profile("cartpole")  # stops by damping, then goes to the middle
+    policy = load_policy(write_small_policy(tmp_path / "p.onnx", "cartpole"))
+    rig = Rig(policy, profile).go(S.STOP)
+    while rig.tick().mode == "damping":
+        rig.q[0] += 0.02  # it rolls on
+    assert rig.state is S.STOP
+    assert rig.tick().q[0] == pytest.approx(rig.q[0], abs=1e-3)
+    assert rig.q[0] > 0.3
+
+
+def test_motion_never_asks_for_more_than_the_hard_velocity(arms, tmp_path):
+    start = [{"action": "track", "gains": "hold", "duration_s": 0.04, "pose": {"lift": 1.0, "spin": 0.0}}]
+    rig = Rig(arms["drive"][0], arm_profile(tmp_path, start=start))
+    rig.q[0] = -0.5
+    rig.controller.activate()
+    commands = []
+    while rig.state is not S.READY:
+        commands.append(rig.tick())
+    speeds = [abs(command.dq[0]) for command in commands]
+    assert 15.0 < max(speeds) <= 20.0
+    assert len(speeds) == 8 + 1  # 1.875 * 1.5 rad / (20 rad/s) is 7.03 ticks, then one in READY
+    rig.controller.deactivate()
+
+
+def sag(rig: Rig, skip: int) -> np.ndarray:
+    """The robot moves while nobody commands it; how far the next command is from it, in rad."""
+    rig.q[:2] = [-0.3, 0.4]
+    return np.abs(rig.tick(skip).q - rig.q[:2])
+
+
+def test_long_gap_in_start_begins_the_sequence_at_the_measured_pose(arm):
+    for skip, state in ((3, S.START), (2, S.READY)):  # the sequence has ten ticks, and one more
+        rig = arm().go(S.START)
+        for _ in range(5):
+            rig.tick()
+        jump = sag(rig, skip)
+        assert (jump < 0.02).all() == (skip == 3)
+        for _ in range(4):
+            rig.tick()
+        assert rig.state is S.START
+        rig.tick()
+        assert rig.state is state
+        rig.controller.deactivate()
+
+
+def test_long_gap_in_ready_begins_the_start_anew_and_asks_for_another_confirmation(arm):
+    rig = arm().go(S.READY)
+    rig.controller.confirm()
+    assert (sag(rig, skip=3) < 0.02).all()
+    assert rig.state is S.START
+    for _ in range(20):
+        rig.tick()
+    assert rig.state is S.READY
+    rig.controller.confirm()
+    assert (sag(rig, skip=2) > 0.1).any()
+    assert rig.state is S.RUN
+    rig.controller.deactivate()
+
+
+def test_long_gap_in_stop_begins_the_sequence_anew(arm):
+    for skip, state in ((3, S.STOP), (2, S.DISABLED)):  # five ticks of damping
+        rig = arm().go(S.STOP)
+        for _ in range(3):
+            rig.tick()
+        rig.tick(skip)
+        rig.tick()
+        assert rig.state is state
+        rig.controller.deactivate()
+
+
 def test_first_decision_is_at_the_first_tick_of_run_from_the_initial_memory(pendulum):
     rig = pendulum().go(S.READY)
     rig.q[0] = 0.7
@@ -263,6 +336,21 @@ def test_gap_that_the_contract_allows_keeps_the_memory(pendulum):
     assert rig.controller.counters.gaps == 0
 
 
+def test_first_tick_may_have_any_number(pendulum):
+    rig = pendulum()
+    rig.controller.activate()
+    rig.tick(skip=1000)
+    rig.tick(skip=1)
+    assert rig.controller.counters.skipped == 1
+    rig.controller.deactivate()
+
+
+def test_command_is_valid_for_the_longest_gap_that_keeps_the_memory(pendulum):
+    rig = pendulum().go(S.RUN)
+    assert rig.controller.contract.max_gap_ticks == 2
+    assert rig.tick().valid_for_ns == 3 * 20_000_000
+
+
 def test_ticks_must_increase(pendulum):
     rig = pendulum().go(S.RUN)
     rig.next -= 1
@@ -310,6 +398,20 @@ def test_measurement_that_is_not_finite_is_a_fault_in_every_state(arm, state, si
     rig.controller.clear()
     rig.sample.values[signal][1] = 0.0
     rig.go(S.RUN)
+    rig.controller.deactivate()
+
+
+def test_command_that_is_not_finite_is_no_torque_and_a_fault(arms, tmp_path):
+    gains = {
+        "damping": {"kd": {"lift": 4.0, "spin": 1.0}},
+        "hold": {"kp": {"lift": 30.0, "spin": 1e308}, "kd": {"lift": 2.0, "spin": 1e308}},
+    }
+    rig = Rig(arms["drive"][0], arm_profile(tmp_path, gains=gains)).go(S.READY)
+    rig.q[1], rig.dq[1] = -100.0, 100.0  # infinitely forward, and infinitely back
+    command = rig.tick()
+    assert command.mode == "damping"
+    assert not any(getattr(command, field).any() for field in FIELDS)
+    assert rig.controller.fault == "non_finite: the command"
     rig.controller.deactivate()
 
 
@@ -384,6 +486,27 @@ def test_stale_source_is_tolerated_for_the_ticks_in_the_table_and_no_longer(arm)
     rig.controller.clear()
 
 
+def test_tolerance_is_of_ticks_skipped_ones_included(arm):
+    rig = arm(1).go(S.RUN)
+    rig.tick(age_ns=10**9)
+    rig.tick(skip=1, age_ns=10**9)
+    assert rig.state is S.RUN  # three ticks
+    rig.tick(age_ns=10**9)
+    assert rig.state is S.FALLBACK
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+def test_measurement_from_the_future_is_stale(arm):
+    rig = arm(1).go(S.RUN)
+    for _ in range(4):
+        assert rig.state is S.RUN
+        rig.tick(age_ns=-1_500_000, stale="joint_velocity")
+    assert rig.controller.fault == "stale_source: joint_velocity is stamped 1.5 ms in the future"
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
 def test_policy_does_not_start_on_a_stale_source(arm):
     rig = arm().go(S.READY)
     rig.controller.confirm()
@@ -448,7 +571,7 @@ def test_overruns_in_a_row_are_an_event(arm):
     assert rig.state is S.RUN
     rig.controller.overrun()
     rig.tick()
-    assert rig.controller.fault == "overrun: the tick took longer than the control period"
+    assert rig.controller.fault == "overrun: work ended after the next deadline, or a tick was missed"
     rig.controller.deactivate()
     rig.controller.clear()
 
@@ -522,6 +645,44 @@ def test_answer_from_before_a_reset_is_refused(delayed):
     rig.tick()
     assert rig.controller.counters.refused == 1
     np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
+
+
+def test_answer_from_before_a_reset_may_be_anything(delayed):
+    rig, worker = delayed
+    worker.delay = 2
+    rig.q[0] = 100.0  # finite, but the network overflows
+    for _ in range(3):
+        rig.tick()
+    rig.controller.deactivate()
+    rig.q[0] = 0.0
+    rig.go(S.RUN)
+    rig.tick()
+    assert (rig.state, rig.controller.counters.refused) == (S.RUN, 1)
+
+
+def test_joints_are_damped_until_the_first_chunk_acts(delayed):
+    rig, worker = delayed
+    swing(rig, 6)
+    rig.controller.deactivate()
+    worker.delay = 1
+    rig.q[0], rig.dq[0] = 0.0, 1.0
+    rig.go(S.RUN)
+    command = rig.controller._command
+    assert (command.mode, rig.controller.counters.starved) == ("damping", 1)
+    assert command.tau_ff == pytest.approx([-0.2])
+    assert rig.tick().mode == "track"
+
+
+def test_policy_that_acts_later_than_it_decides_needs_a_worker(tmp_path):
+    path = write_small_policy(
+        tmp_path / "p.onnx",
+        inference_delay=Trained(values=(0, 1), default=1),
+        execution_horizon=Trained(values=(3,), default=3),
+    )
+    policy, profile = load_policy(path), load_profile("pendulum")
+    with pytest.raises(AndanteError, match="acts 1 ticks after its observation: a worker must be given"):
+        Controller(policy, profile)
+    Controller(policy, profile, worker=DelayedWorker(policy))
 
 
 @pytest.mark.parametrize("robot", ["pendulum", "arm"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,6 +159,85 @@ def test_robot_that_fails_is_a_reported_fault(pendulum, verb):
         assert written[-1].mode == "damping" and finite(written[-1])
 
 
+def test_last_measurement_before_a_failed_read_gives_no_torque(pendulum):
+    controller, robot = pendulum
+
+    def fail():
+        raise OSError("cable out")
+
+    robot.on_write = {
+        40: lambda: robot.set_state(np.zeros(1), np.full(1, 5.0)),
+        41: lambda: setattr(robot, "read", fail),
+    }
+    RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=60.0)
+    assert robot.commands[40].tau_ff.any()
+    assert not robot.commands[41].tau_ff.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda sample: None, "AttributeError"),
+        (
+            lambda sample: replace(sample, values={"joint_position": np.zeros(1)}),
+            "KeyError('joint_velocity')",
+        ),
+        (
+            lambda sample: replace(sample, values=dict.fromkeys(sample.values, np.zeros(2))),
+            "joint_position has shape (2,), expected (1,)",
+        ),
+        (lambda sample: replace(sample, now_ns=None), "TypeError"),
+    ],
+    ids=["none", "signal missing", "shape", "no time"],
+)
+def test_sample_that_is_none_is_a_failed_read(pendulum, change, message):
+    controller, robot = pendulum
+    read = robot.read
+    robot.on_write = {40: lambda: setattr(robot, "read", lambda: change(read()))}
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=60.0)
+    assert report.faults[0].startswith("e_stop: robot 'sim' failed to read: ") and message in report.faults[0]
+    assert (report.state, robot.commands[-1].mode) == ("fault", "damping")
+
+
+def test_missed_ticks_in_a_row_are_an_event(pendulum):
+    controller, robot = pendulum
+    late = dict.fromkeys(range(30, 1000), PERIOD_NS)
+    report = RealtimeLoop(controller, robot, clock=FakeClock(late)).run(seconds=1.0)
+    assert report.faults == ("overrun: work ended after the next deadline, or a tick was missed",)
+    # Every second tick is missed: ten ticks are tolerated.
+    assert [command.mode for command in robot.commands if command.tick >= 30][:6] == ["track"] * 5 + [
+        "damping"
+    ]
+    assert report.overruns == 0
+
+
+@pytest.mark.parametrize("failure", [None, "read"])
+def test_loop_runs_again_after_a_stop_and_after_a_failure(pendulum, failure):
+    controller, robot = pendulum
+    loop = RealtimeLoop(controller, robot, clock=FakeClock())
+    read = robot.read
+
+    def fail():
+        raise OSError("cable out")
+
+    robot.on_write = {30: (lambda: setattr(robot, "read", fail)) if failure else loop.stop}
+    loop.run(seconds=60.0)
+    controller.deactivate()
+    controller.clear()
+    robot.read, robot.on_write = read, {len(robot.commands) + 40: lambda: robot.set_state([0.0], [99.0])}
+    again = loop.run(seconds=1.0)
+    assert again.faults[0].startswith("limit: ")
+    assert (again.state, again.ticks) == ("fault", 26 + 50)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 1e300, -1.0, 0.0])
+def test_impossible_duration_is_refused_before_anything_moves(pendulum, seconds):
+    controller, robot = pendulum
+    with pytest.raises(AndanteError, match=r"seconds must be positive and at most 1e\+09, found"):
+        RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds)
+    assert controller.state is State.DISABLED and not robot.commands
+
+
 def test_fault_is_commanded_until_the_time_is_over(pendulum):
     controller, robot = pendulum
     robot.on_write = {40: lambda: robot.set_state(np.zeros(1), np.full(1, 99.0))}
@@ -183,6 +263,23 @@ def test_profile_that_wants_confirmation_waits_for_it(tmp_path):
     assert confirmed.run(seconds=1.0).decisions > 0
 
 
+def test_question_that_fails_is_a_reported_fault(tmp_path):
+    policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
+    robot = NullRobot(policy.contract, profile)
+    sample = robot.read()
+    robot.read = lambda: sample
+    modes = []
+    robot.write = lambda command: modes.append(command.mode)
+
+    def ask():
+        raise BrokenPipeError("nobody reads")
+
+    report = RealtimeLoop(Controller(policy, profile), robot, clock=FakeClock(), on_ready=ask).run(60.0)
+    assert report.faults == ("e_stop: operator failed to confirm: BrokenPipeError('nobody reads')",)
+    assert report.state == "fault"
+    assert modes[-6:] == ["track"] * 5 + ["damping"]  # the ladder of e_stop, to its last step
+
+
 def test_output_that_cannot_carry_the_fallback_is_refused(tmp_path):
     policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
     robot = NullRobot(policy.contract, profile)
@@ -204,6 +301,35 @@ def test_tuning_is_reported_and_undone():
     assert os.sched_getaffinity(0) == affinity
     with tuned(None, None) as results:
         assert results["SCHED_FIFO"] == results["affinity"] == "not asked for"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "name", "result"),
+    [
+        ("cpu", -1, "affinity", "negative CPU number"),
+        ("cpu", 99, "affinity", "Invalid argument"),
+        ("cpu", 99999999999, "affinity", "CPU number too large"),
+        ("fifo_priority", 1000, "SCHED_FIFO", "Invalid argument"),
+        ("fifo_priority", 99999999999, "SCHED_FIFO", "sched_priority out of range"),
+    ],
+)
+def test_impossible_tuning_is_reported(pendulum, option, value, name, result):
+    report = RealtimeLoop(*pendulum, clock=FakeClock(), **{option: value}).run(seconds=0.1)
+    assert (report.state, report.tuning[name]) == ("disabled", result)
+
+
+def test_tuning_that_fails_half_way_is_undone_and_nothing_becomes_active(pendulum, monkeypatch):
+    controller, robot = pendulum
+    affinity = os.sched_getaffinity(0)
+
+    def fail():
+        raise MemoryError
+
+    monkeypatch.setattr(gc, "freeze", fail)
+    with pytest.raises(MemoryError):
+        RealtimeLoop(controller, robot, clock=FakeClock(), cpu=min(affinity)).run(seconds=1.0)
+    assert os.sched_getaffinity(0) == affinity
+    assert controller.state is State.DISABLED
 
 
 @given(st.lists(st.integers(0, 3 * 10**8), min_size=1))

@@ -55,6 +55,11 @@ def _set(*path_and_value):
 DAMP = {"action": "damping", "gains": "damping"}
 
 
+def _damp_with_nothing(content):
+    content["gains"]["hold"]["kd"]["slider"] = 0.0
+    content["fallback"]["limit"] = [{"action": "damping", "gains": "hold"}]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -87,6 +92,14 @@ DAMP = {"action": "damping", "gains": "damping"}
             r"gains 'hold': kd must name .*'slider'.*found.*'slidr'",
         ),
         (_set("gains", {"hold": CARTPOLE["gains"]["hold"]}), r"gains need a set `damping`"),
+        (_set("signals", "joint_velocity", "max_age_s", 1e300), r"max_age_s must be at most 3600"),
+        (_set("start", 0, "duration_s", 1e308), r"duration_s must be at most 3600"),
+        (_set("start", 0, "duration_s", float("nan")), r"duration_s must be positive and finite"),
+        (
+            _set("gains", "damping", "kd", "slider", 0.0),
+            r"damping by gains 'damping' needs kd > 0 of joint 'slider'",
+        ),
+        (_damp_with_nothing, r"fallback limit: damping by gains 'hold' needs kd > 0 of joint 'slider'"),
         (_set("start", []), r"start: needs a phase"),
         (_set("stop", [DAMP]), r"stop: every phase needs duration_s"),
         (_set("start", 0, "gains", "stiff"), r"start: no gains 'stiff'; sets: damping, hold"),
@@ -114,6 +127,23 @@ def test_wrong_profile_is_refused_by_name(tmp_path, change, message):
         load_changed(tmp_path, change)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("effort: 12.0}", "effort: 12.0, effort: 1200.0}", "effort"),
+        ("gains:\n", "gains:\n  damping: {kd: {slider: 0.1}}\n", "damping"),
+        ("  e_stop:", "  limit:\n    - {action: damping, gains: damping}\n  e_stop:", "limit"),
+    ],
+)
+def test_key_given_twice_is_refused_by_name(tmp_path, old, new, key):
+    text = (SHIPPED / "cartpole.yaml").read_text()
+    assert text.count(old) == 1
+    path = tmp_path / "robot.yaml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ProfileError, match=rf"robot\.yaml: key '{key}' given twice .*line \d+"):
+        load_profile(path)
+
+
 def test_missing_file_lists_the_shipped_profiles(tmp_path):
     with pytest.raises(ProfileError, match=r"nowhere\.yaml: no robot profile.*cartpole, pendulum"):
         load_profile(tmp_path / "nowhere.yaml")
@@ -121,10 +151,11 @@ def test_missing_file_lists_the_shipped_profiles(tmp_path):
 
 def test_file_that_is_not_yaml_is_refused_in_one_line(tmp_path):
     path = tmp_path / "robot.yaml"
-    path.write_text("joints: [")
-    with pytest.raises(ProfileError, match=r"robot\.yaml: ") as error:
-        load_profile(path)
-    assert "\n" not in str(error.value)
+    for text in ("joints: [", "[" * 3000, "a: 2024-13-45", "a: !!int b"):
+        path.write_text(text)
+        with pytest.raises(ProfileError, match=r"robot\.yaml: ") as error:
+            load_profile(path)
+        assert "\n" not in str(error.value)
 
 
 def test_policy_for_another_robot_model_is_refused():
@@ -164,13 +195,13 @@ def test_source_that_the_robot_does_not_measure_is_refused(tmp_path):
         del content["signals"]["joint_velocity"]
 
     sources = small_contract("cartpole").sources
-    speed = replace(sources[1], name="speed", kind="joint_velocity")
+    speed = replace(sources[1], name="speed", kind="joint_velocity", unit="m/s")
     contract = small_contract("cartpole", sources=(*sources, speed))
     with pytest.raises(ProfileError, match="source 'speed' needs the signal 'joint_velocity'"):
         check_fit(contract, load_changed(tmp_path, measure_positions_only))
 
 
 def test_position_loop_closed_elsewhere_than_in_training_is_refused():
-    term = replace(small_contract("pendulum").actions[0], kind="position", closed_by="drive")
+    term = replace(small_contract("pendulum").actions[0], kind="position", unit="rad", closed_by="drive")
     with pytest.raises(ProfileError, match=r"'torque': training closed the position loop by 'drive'.*'host'"):
         check_fit(small_contract("pendulum", actions=(term,)), load_profile("pendulum"))

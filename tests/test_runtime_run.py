@@ -83,6 +83,27 @@ def test_second_interrupt_is_an_emergency_stop(policy, tmp_path):
     assert "faults       e_stop: operator interrupted twice" in out
 
 
+def test_hangup_stops_softly_and_still_reports(policy, tmp_path):
+    path = tmp_path / "out.json"
+    process = start(policy, "--report", path, "--profile", quick_profile(tmp_path, confirm=True))
+    assert "press Enter" in process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    assert finish(process)[0] == 128 + signal.SIGHUP
+    report = json.loads(path.read_text())
+    assert (report["state"], report["faults"]) == ("disabled", [])
+
+
+def test_run_whose_output_nobody_reads_stops_and_says_so(policy, tmp_path):
+    path = tmp_path / "out.json"
+    process = start(policy, "--report", path, "--profile", quick_profile(tmp_path, confirm=True))
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    fault = "e_stop: operator failed to confirm: BrokenPipeError(32, 'Broken pipe')"
+    assert process.stderr.read() == f"andante: cannot print the report (Broken pipe); faults: {fault}\n"
+    report = json.loads(path.read_text())
+    assert (report["state"], report["faults"]) == ("fault", [fault])
+
+
 def test_fault_exits_with_1_and_says_why(policy, tmp_path):
     joint = {"name": "hinge", "actuated": True, "sign": 1, "zero_offset": 0.0, "position": None}
     profile = quick_profile(tmp_path, joints=[joint | {"velocity": 1e-6, "effort": 0.7}])
@@ -109,7 +130,9 @@ def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options,
     [
         (("--robot", "bender"), "no robot 'bender'; robots: null, sim"),
         (("--profile", "nowhere.yaml"), "nowhere.yaml: no robot profile"),
-        (("--report", "nowhere/out.json"), "nowhere/out.json: no folder nowhere"),
+        (("--report", "nowhere/out.json"), "nowhere/out.json: No such file or directory, cannot write"),
+        (("--report", "/"), "/: Is a directory, cannot write the report"),
+        *((("--seconds", s), "seconds must be positive") for s in ("nan", "inf", "1e300", "-1", "0")),
         (("--execution-horizon", "9"), "execution horizon 9 was not trained"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from arm import EFFORT, LIFT_KD, LIFT_KP, LIFT_OFFSET, arm_policy, arm_profile
+from arm import EFFORT, LIFT_KD, LIFT_KP, LIFT_OFFSET, LIFT_RANGE, arm_policy, arm_profile
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -80,9 +80,9 @@ def test_action_reaches_its_joint_in_the_robots_convention(arm, loop, lift_readi
     if loop == "host":
         assert command.tau_ff == pytest.approx([limited, spin])
     else:
-        assert command.tau_ff == pytest.approx([0.0, spin])
-        assert command.kp == pytest.approx([LIFT_KP, 0.0]) and command.kd == pytest.approx([LIFT_KD, 0.0])
-        assert command.kp[0] * (command.q[0] - lift_reading) - command.kd[0] * 0.3 == pytest.approx(limited)
+        assert command.q[0] == pytest.approx(target) and command.tau_ff == pytest.approx([0.0, spin])
+        assert command.kp == pytest.approx([LIFT_KP * limited / torque, 0.0])
+        assert command.kd == pytest.approx([LIFT_KD * limited / torque, 0.0])
 
 
 numbers = st.floats(-1e3, 1e3)
@@ -95,11 +95,23 @@ gains = st.one_of(st.just(0.0), st.floats(1e-3, 1e4))
 )
 def test_implied_torque_of_any_drive_command_stays_in_its_limit(arm, q, dq, tau_ff, q_now, dq_now, kp, kd):
     policy, profile = arm["drive"]
-    command = JointCommand(0, 0, "track", q, dq, tau_ff, kp, kd)
+    command = JointCommand(0, 0, "track", q, dq, tau_ff, kp, kd).copy()
     assert SafetyFilter(policy.contract, profile).limit_command(command, q_now, dq_now, all_usable(2))
     terms = np.array([command.tau_ff, command.kp * (command.q - q_now), command.kd * (command.dq - dq_now)])
     assert (np.abs(terms.sum(0)) <= np.array([EFFORT["lift"], EFFORT["spin"]]) + 1e-6).all()
     assert (command.kd <= kd).all() and (command.kd >= 0).all()
+    assert (command.kp <= kp).all() and (command.kp >= 0).all()
+    assert LIFT_RANGE[0] <= command.q[LIFT] <= LIFT_RANGE[1]
+
+
+def test_drive_that_has_braked_is_not_pulled_the_other_way_nor_out_of_its_range(arm):
+    rig = Rig(*arm["drive"]).go(State.RUN)
+    rig.q[LIFT], rig.dq[LIFT] = 1.4, 19.0  # the drive brakes within the tick, far faster than the controller
+    rig.controller.emergency_stop()
+    command = rig.tick()
+    assert command.mode == "track"
+    assert command.q[LIFT] == 1.4
+    assert command.kd[LIFT] * -19.0 == pytest.approx(-EFFORT["lift"])
 
 
 def test_command_within_all_limits_is_left_as_it_is(arm):

@@ -36,7 +36,7 @@ def test_writes_a_video_in_real_time_and_a_plot(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a.mp4", "a.png"}
     ticks = int(result.stdout.split(" ticks")[0].split()[-1])
     reader = imageio.get_reader(tmp_path / "a.mp4")
-    frames = list(reader)
+    frames = list(reader.iter_data())
     assert len(frames) / reader.get_meta_data()["fps"] == pytest.approx(ticks * 0.02, abs=0.1)
     assert np.abs(frames[0].astype(int) - frames[-1].astype(int)).max() > 50
 

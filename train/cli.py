@@ -22,13 +22,12 @@ def _optional(config: type[Record], **given: Any) -> type:
         if field.name in given:
             continue
         if isinstance(field.type, type) and issubclass(field.type, Record):
-            nested = _optional(field.type)
-            flat = field.type is PolicyConfig
-            fields.append(
-                (field.name, Annotated[nested, tyro.conf.arg(name="")] if flat else nested, nested())
-            )
+            nested: Any = _optional(field.type)
+            unprefixed = Annotated[nested, tyro.conf.arg(name="")]
+            fields.append((field.name, unprefixed if field.type is PolicyConfig else nested, nested()))
         else:
-            fields.append((field.name, field.type | None, None))
+            hint = tyro.conf.arg(help_behavior_hint="(default: the recipe's)")
+            fields.append((field.name, Annotated[field.type | None, hint], None))
     return msgspec.defstruct(
         config.__name__,
         [*given.items(), *fields],

@@ -22,13 +22,13 @@ class PolicyConfig(Record, frozen=True):
     """Memory cell: gru, or mlp for none."""
     decoder: str = "mlp"
     """Chunk decoder."""
-    hidden_size: int = 128
+    hidden_size: int = 64
     """Width of the encoder, the memory and the decoder."""
     chunk_size: int = 5
     """H: actions per decision."""
     execution_horizon: int | None = None
     """s: ticks between two decisions; the whole chunk unless given."""
-    initial_std: float = 0.7
+    initial_std: float = 1.0
     """Standard deviation of exploration at the start, in halves of the action range."""
 
     def __post_init__(self) -> None:
@@ -45,31 +45,31 @@ class PPOConfig(Record, frozen=True):
 
     credit: Literal["step", "chunk"] = "step"
     """Credit for each tick, or (semi-Markov) for each chunk as one action."""
-    decisions: int = 16
+    decisions: int = 32
     """K: decisions of each world per iteration; gradients flow back through all of them."""
     epochs: int = 4
     """Passes over an iteration's data."""
-    minibatches: int = 4
+    minibatches: int = 8
     """Parts that the worlds are split into; sequences stay whole."""
-    gamma: float = 0.98
+    gamma: float = 0.995
     """Discount per tick."""
-    gae_lambda: float = 0.95
+    gae_lambda: float = 0.97
     """Decay of generalised advantage estimation per tick."""
     clip: float = 0.2
     """Largest change of the probability ratio that is rewarded."""
     value_clip: float | None = None
     """Largest change of a value per iteration, relative to the size of returns; not clipped unless given."""
-    entropy_bonus: float = 0.005
+    entropy_bonus: float = 0.003
     """Weight of the entropy."""
     learning_rate: float = 1e-3
     """Initial learning rate."""
-    max_learning_rate: float = 3e-3
+    max_learning_rate: float = 6e-3
     """Bound on the adapted learning rate."""
     target_kl: float = 0.015
     """KL divergence per tick that the learning rate is adapted to."""
     max_grad_norm: float = 1.0
     """Gradients of actor and critic are each clipped to this norm."""
-    critic_size: int = 128
+    critic_size: int = 64
     """Width of the critic's two layers."""
 
     def __post_init__(self) -> None:
@@ -97,8 +97,8 @@ class TrainConfig(Record, frozen=True):
     """Worlds simulated side by side."""
     seed: int = 0
     """Seed of every random draw of the training."""
-    threads: int | None = None
-    """Threads for tensors and for physics; all cores unless given."""
+    threads: int = 1
+    """Threads for tensors; results depend on it, and one is best for small nets. Physics takes all cores."""
     evaluations: int = 10
     """Deterministic evaluations during training; the best policy is kept."""
     checkpoint_seconds: float = 30.0

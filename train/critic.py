@@ -30,7 +30,6 @@ class Critic(nn.Module):
     window: Tensor
     committed: Tensor
     timing: Tensor
-
     scale: Tensor
 
     def __init__(

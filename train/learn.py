@@ -92,6 +92,7 @@ def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint 
                 writer.add_scalar(name, value, trainer.ticks)
             finished = trainer.ticks >= config.ticks
             if finished or interrupted or time.monotonic() - last_written > config.checkpoint_seconds:
+                writer.flush()
                 current.trainer = trainer.state_dict()
                 current.write(run_dir / CHECKPOINT)
                 last_written = time.monotonic()

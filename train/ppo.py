@@ -103,15 +103,14 @@ class PPO:
     def from_config(cls, config: TrainConfig) -> PPO:
         """Environment, policy and trainer of a run.
 
-        Seeds torch and sets its number of threads, which results depend on.
+        Seeds torch and sets its number of threads.
 
         Raises:
             AndanteError: an unknown task, memory cell or decoder.
         """
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
+        torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        env = make(config.task, config.num_worlds, seed=config.seed, threads=config.threads)
+        env = make(config.task, config.num_worlds, seed=config.seed)
         return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
 
     def learn(self, ticks: int, run_dir: str | Path) -> bool:
@@ -123,6 +122,7 @@ class PPO:
             ppo=self.config,
             num_worlds=self.env.num_worlds,
             seed=self.seed,
+            threads=torch.get_num_threads(),
         )
         refuse_existing(Path(run_dir))
         return learn(self, config, Path(run_dir))

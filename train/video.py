@@ -13,7 +13,7 @@ from andante.runtime.errors import AndanteError
 
 from .episode import Episode
 
-WIDTH, HEIGHT = 480, 360
+WIDTH, HEIGHT = 512, 384
 FRAMES_PER_S = 25
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,9 +13,10 @@ from typing import Annotated
 import msgspec
 import tyro
 
+from ..cli import discard_output
 from ..controller import Controller
 from ..errors import AndanteError
-from ..loop import RealtimeLoop
+from ..loop import LoopReport, RealtimeLoop
 from ..policy import load_policy
 from ..profile import load_profile
 from ..robots.base import find_robot
@@ -35,7 +37,7 @@ def run(
     """Run a policy file on a robot, at rate.
 
     Starts softly, runs, stops softly; prints a report. Ctrl-C stops softly, a second one is an emergency
-    stop. Exit status: 0, 1 after a fault, 130 after Ctrl-C.
+    stop; so do SIGTERM and SIGHUP. Exit status: 0, 1 after a fault, 130 after Ctrl-C.
 
     Args:
         policy: exported policy file.
@@ -48,11 +50,11 @@ def run(
         report: also write the report to this file, as JSON.
         yes: confirm without asking, where the profile wants an operator's confirmation.
     """
-    if report is not None and not report.parent.is_dir():
-        raise AndanteError(f"{report}: no folder {report.parent} for the report")
     session = load_policy(policy)
     robot_profile = load_profile(session.contract.robot_model if profile is None else profile)
     controller = Controller(session, robot_profile, execution_horizon)
+    if report is not None:
+        _write(report, b"", "ab")  # what is wrong with it is told before the run
     machine = find_robot(robot)(session.contract, robot_profile)
     try:
         on_ready = controller.confirm if yes else lambda: _ask(controller)
@@ -61,16 +63,36 @@ def run(
             result = loop.run(seconds)
     finally:
         machine.close()
-    print(result)
-    if report is not None:
-        report.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    try:
+        if report is not None:
+            _write(report, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    finally:
+        _print(result)
     if result.faults:
         return 1
     return 128 + interrupts.received if interrupts.received else 0
 
 
+def _write(path: Path, content: bytes, mode: str = "wb") -> None:
+    try:
+        with path.open(mode) as file:
+            file.write(content)
+    except OSError as error:
+        raise AndanteError(f"{path}: {error.strerror}, cannot write the report") from None
+
+
+def _print(result: LoopReport) -> None:
+    try:
+        print(result, flush=True)
+    except OSError as error:  # whoever read the output has left
+        discard_output()
+        faults = "; ".join(result.faults) or "none"
+        with suppress(OSError):
+            print(f"andante: cannot print the report ({error.strerror}); faults: {faults}", file=sys.stderr)
+
+
 class _Interrupts:
-    """While in force, the first SIGINT or SIGTERM stops softly, the next one at once."""
+    """While in force, the first SIGINT, SIGTERM or SIGHUP stops softly, the next one at once."""
 
     def __init__(self, loop: RealtimeLoop, controller: Controller) -> None:
         self.received = 0
@@ -78,9 +100,10 @@ class _Interrupts:
         self._controller = controller
 
     def __enter__(self) -> _Interrupts:
-        self._previous = {
-            number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` means it
+            numbers.append(signal.SIGHUP)
+        self._previous = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
