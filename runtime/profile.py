@@ -9,7 +9,7 @@ import hashlib
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,13 +17,13 @@ import yaml
 from numpy.typing import NDArray
 
 from .command import Signal
-from .contract import Contract, Record
+from .contract import Contract, Positive, Record
 from .errors import ProfileError
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parent / "profiles"
-LONGEST_S = 3600.0
-"""Of a duration or an age."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=3600.0)]
 
 
 class Joint(Record, frozen=True):
@@ -58,11 +58,8 @@ class Joint(Record, frozen=True):
 class SignalQuality(Record, frozen=True):
     """How a measured signal is to be trusted."""
 
-    max_age_s: float
+    max_age_s: Seconds
     """Older than this is stale."""
-
-    def __post_init__(self) -> None:
-        _check_seconds("max_age_s", self.max_age_s)
 
 
 class Gains(Record, frozen=True):
@@ -87,17 +84,14 @@ class Keep(Record, frozen=True, tag="keep", tag_field="action"):
     A starved policy's last action is held; before its first one the joints are damped.
     """
 
-    ticks: int
-
-    def __post_init__(self) -> None:
-        _check_positive("ticks", self.ticks)
+    ticks: Positive
 
 
 class Hold(Record, frozen=True, tag="hold", tag_field="action"):
     """Hold the pose measured when this step begins."""
 
     gains: str
-    duration_s: float | None = None
+    duration_s: Seconds | None = None
     """Then comes the next step; absent in the last one, which stays until the fault is cleared."""
 
 
@@ -105,7 +99,7 @@ class Damping(Record, frozen=True, tag="damping", tag_field="action"):
     """Brake every joint in proportion to its velocity."""
 
     gains: str
-    duration_s: float | None = None
+    duration_s: Seconds | None = None
     """As in `Hold`; always present in a sequence."""
 
 
@@ -113,7 +107,7 @@ class Track(Record, frozen=True, tag="track", tag_field="action"):
     """Move smoothly from the measured pose to a keyframe."""
 
     gains: str
-    duration_s: float
+    duration_s: Seconds
     pose: dict[str, float]
     """Target reading of every actuated joint, rad or m."""
 
@@ -354,10 +348,3 @@ def _check_positive(what: str, value: float) -> None:
 def _check_duration(what: str, value: float | None) -> None:
     if value is None:
         raise ValueError(f"{what} needs duration_s")
-    _check_seconds("duration_s", value)
-
-
-def _check_seconds(what: str, value: float) -> None:
-    _check_positive(what, value)
-    if value > LONGEST_S:
-        raise ValueError(f"{what} must be at most {LONGEST_S:g}, found {value}")

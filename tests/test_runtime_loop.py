@@ -190,7 +190,7 @@ def test_last_measurement_before_a_failed_read_gives_no_torque(pendulum):
     ],
     ids=["none", "signal missing", "shape", "no time"],
 )
-def test_sample_that_is_none_is_a_failed_read(pendulum, change, message):
+def test_sample_that_cannot_be_used_is_a_failed_read(pendulum, change, message):
     controller, robot = pendulum
     read = robot.read
     robot.on_write = {40: lambda: setattr(robot, "read", lambda: change(read()))}
@@ -205,9 +205,8 @@ def test_missed_ticks_in_a_row_are_an_event(pendulum):
     report = RealtimeLoop(controller, robot, clock=FakeClock(late)).run(seconds=1.0)
     assert report.faults == ("overrun: work ended after the next deadline, or a tick was missed",)
     # Every second tick is missed: ten ticks are tolerated.
-    assert [command.mode for command in robot.commands if command.tick >= 30][:6] == ["track"] * 5 + [
-        "damping"
-    ]
+    modes = [command.mode for command in robot.commands if command.tick >= 30]
+    assert modes[:6] == ["track"] * 5 + ["damping"]
     assert report.overruns == 0
 
 

@@ -14,8 +14,8 @@ from andante.train.pipeline import ActionDecoder, Features
 
 
 def two_joint_spec() -> TaskSpec:
-    def source(name: str, kind: str) -> Source:
-        return Source(name=name, kind=kind, joints=("hip", "knee"), unit="rad", max_age_ns=1)
+    def source(name: str, kind: str, unit: str) -> Source:
+        return Source(name=name, kind=kind, joints=("hip", "knee"), unit=unit, max_age_ns=1)
 
     return TaskSpec(
         name="two-joints",
@@ -24,7 +24,7 @@ def two_joint_spec() -> TaskSpec:
         control_period_ns=20_000_000,
         decimation=2,
         episode_ticks=10,
-        sources=(source("position", "joint_position"), source("velocity", "joint_velocity")),
+        sources=(source("position", "joint_position", "rad"), source("velocity", "joint_velocity", "rad/s")),
         features=(
             Feature("position", "knee", "sin_cos"),
             Feature("velocity", "knee", scale=0.5),
