@@ -41,7 +41,9 @@ def main() -> int:
         stage(f"train_{memory}", "train", TASK, "--memory", memory, "--run-dir", folder / memory)
     stage("export", "export", folder / "gru", "--output", policy)
     stage("verify", "verify", policy, "--run", folder / "gru")
-    stage("run", "run", policy, "--robot", "sim", "--seconds", "20", "--report", report)
+    stage(
+        "run", "run", policy, "--robot", "sim", "--seconds", "20", "--fifo-priority", "50", "--report", report
+    )
 
     results = {memory: json.loads((folder / memory / "result.json").read_text()) for memory in ("gru", "mlp")}
     contract = json.loads(subprocess.check_output([ANDANTE, "inspect", str(policy), "--json"]))

@@ -103,7 +103,7 @@ def _damp_with_nothing(content):
         (_set("start", 0, "duration_s", float("nan")), r"Expected `float` .* - at `\$\.start\[0\]"),
         (
             _set("gains", "damping", "kd", "slider", 0.0),
-            r"damping by gains 'damping' needs kd > 0 of joint 'slider'",
+            r"gains: damping by gains 'damping' needs kd > 0 of joint 'slider'",
         ),
         (_damp_with_nothing, r"fallback limit: damping by gains 'hold' needs kd > 0 of joint 'slider'"),
         (_set("start", []), r"start: needs a phase"),
