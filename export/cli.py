@@ -25,6 +25,8 @@ def export(
         licence: SPDX identifier of the policy's licence.
     """
     # Not before: `--help` answers without torch.
+    from andante.runtime.artifact import read_artifact
+
     from .policy_file import export_run
 
     verification = export_run(run, output, seed, licence)
@@ -34,3 +36,6 @@ def export(
         f"actions within {verification.max_action_error:.1e}, "
         f"states within {verification.max_state_error:.1e} of the largest"
     )
+    provenance = read_artifact(output).contract.provenance
+    if provenance["train.finished"] == "false":
+        print(f"note: the run is not finished, this is its best policy of {provenance['train.ticks']} ticks")

@@ -44,13 +44,18 @@ def export_run(
         licence: SPDX identifier for the policy.
 
     Raises:
-        AndanteError: no run there, no place for `output`, an impossible seed, or the exported graph is not
-            the policy; `output` is as it was before.
+        AndanteError: no run there, one that has no policy yet, no place for `output`, an impossible seed, or
+            the exported graph is not the policy; `output` is as it was before.
     """
     run = load_run(run_dir)
-    provenance = {**run.provenance, "run": Path(run_dir).resolve().name}
-    if run.result is not None:
-        provenance["train.ticks"] = str(run.result.ticks)
+    if not run.evaluated:
+        raise AndanteError(f"{run_dir}: no policy yet: {run.ticks} ticks trained, none evaluated")
+    provenance = {
+        **run.provenance,
+        "run": Path(run_dir).resolve().name,
+        "train.ticks": str(run.ticks),
+        "train.finished": "false" if run.result is None else "true",
+    }
     return export_policy(run.policy, provenance, Path(output), seed, licence)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -19,7 +23,9 @@ from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.train import PPO, Policy, PPOConfig
-from andante.train.checkpoint import Checkpoint, load_run
+from andante.train.checkpoint import Checkpoint, load_run, write_atomically
+from andante.train.evaluate import Evaluation, evaluate
+from andante.train.learn import evaluate_for_selection
 from andante.train.replay import replay_dump
 
 TASK = "pendulum-swingup-blind"
@@ -139,6 +145,7 @@ def test_sigkill_at_any_moment_leaves_a_checkpoint_that_resumes_exactly(uninterr
 
 def test_a_run_leaves_its_files_and_reads_back(short_run):
     assert {path.name for path in short_run.iterdir() if not path.name.startswith("events")} == {
+        ".lock",
         "checkpoint.pt",
         "config.json",
         "result.json",
@@ -170,6 +177,40 @@ def test_overwriting_replaces_all_of_the_old_run(tmp_path):
     assert not (folder / "dump.pt").exists() and not events & set(folder.glob("events.*"))
 
 
+def test_what_a_run_killed_as_it_began_has_left_is_replaced_on_request(tmp_path, capsys):
+    left = [tmp_path / "checkpoint.pt.tmp", tmp_path / "checkpoint.pt.17.tmp", tmp_path / "config.json"]
+    for path in left:
+        path.touch()
+    assert main(words(tmp_path, 1)) == 1
+    assert "holds a run that was killed as it began" in capsys.readouterr().err
+    assert main(words(tmp_path, 1, "--overwrite")) == 0
+    assert load_run(tmp_path).result and not list(tmp_path.glob("*tmp"))
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path, capsys, option):
+    process = start(*words(tmp_path / "run", 10**6))
+    wait_for_checkpoints(1, tmp_path / "run", process)
+    assert main(words(tmp_path / "run", 10**6, option)) == 1
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/run: another process trains in this folder" in error and error.count("\n") == 1
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=60)
+    assert main(words(tmp_path / "run", 1, "--overwrite")) == 0
+
+
+def test_a_process_killed_while_it_replaces_a_run_leaves_no_result_of_the_old_one(tmp_path, monkeypatch):
+    assert main(words(tmp_path, 1)) == 0
+    (tmp_path / "dump.pt").touch()
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "write", die)
+    assert main(words(tmp_path, 1, "--overwrite", "--seed", "7")) == 130
+    assert not (tmp_path / "result.json").exists() and not (tmp_path / "dump.pt").exists()
+
+
 @pytest.mark.parametrize(
     ("option", "value", "named"),
     [
@@ -191,20 +232,87 @@ def test_resuming_another_task_is_refused(short_run, capsys):
 def test_a_longer_budget_continues_the_run(tmp_path):
     folder, other = tmp_path / "two", tmp_path / "three"
     assert main(words(folder, 2, "--evaluations", "1")) == 0
+    before = (folder / "result.json").read_text()
     assert main([*words(folder, 3), "--resume"]) == 0
+    assert json.loads((folder / "config.json").read_text())["ticks"] == 3 * TICKS_PER_ITERATION
+    assert (folder / "result.json").read_text() != before
     assert main(words(other, 3)) == 0
     assert_same(*(Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other)))
 
 
-def test_a_run_of_a_script_can_be_continued_from_the_command_line(tmp_path):
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_a_finished_run_without_ticks_left_is_left_alone(short_run, capsys, iterations):
+    before = {path.name: path.read_bytes() for path in short_run.iterdir()}
+    assert main([*words(short_run, iterations), "--resume"]) == 1
+    assert f"{short_run}: finished after {3 * TICKS_PER_ITERATION} ticks" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in short_run.iterdir()} == before
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_a_run_without_ticks_left_but_without_a_result_is_concluded(short_run, tmp_path, evaluated):
+    checkpoint = Checkpoint.read(short_run / "checkpoint.pt")
+    if not evaluated:
+        checkpoint.best = None
+    checkpoint.write(tmp_path / "checkpoint.pt")
+    assert main(["train", TASK, "--run-dir", str(tmp_path), "--resume"]) == 0
+    run = load_run(tmp_path)
+    assert run.evaluated and run.result.ticks == 3 * TICKS_PER_ITERATION
+    if evaluated:
+        assert run.result.returned == load_run(short_run).result.returned
+
+
+def make_trainer() -> PPO:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     env = make(TASK, num_worlds=16, seed=0)
     policy = Policy.for_env(env, hidden_size=16, chunk_size=4)
-    ppo = PPO(env, policy, PPOConfig(decisions=8, minibatches=2, critic_size=16))
-    assert ppo.learn(ticks=2 * TICKS_PER_ITERATION, run_dir=tmp_path / "script")
+    return PPO(env, policy, PPOConfig(decisions=8, minibatches=2, critic_size=16))
+
+
+def test_a_trainer_trains_one_run(tmp_path):
+    ppo = make_trainer()
+    assert ppo.learn(ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "one")
+    with pytest.raises(AndanteError, match=f"two: a run begins with a new trainer, .* {TICKS_PER_ITERATION}"):
+        ppo.learn(ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "two")
+    assert not (tmp_path / "two").exists()
     with pytest.raises(AndanteError, match="holds a run"):
-        ppo.learn(ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "script")
+        make_trainer().learn(ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "one")
+
+
+def test_a_run_may_train_in_a_thread(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        learned = pool.submit(make_trainer().learn, ticks=TICKS_PER_ITERATION, run_dir=tmp_path / "run")
+        assert learned.result(timeout=120)
+    assert load_run(tmp_path / "run").result
+
+
+def test_the_best_of_the_evaluated_policies_is_kept_and_reported(tmp_path, monkeypatch):
+    returns, seen, seeds = iter([5.0, 3.0, 1.0]), [], []
+
+    def fall(policy, task, episodes, seed):
+        seeds.append(seed)
+        if len(seen) == 3:
+            return evaluate(policy, task, episodes, seed)
+        seen.append({name: value.clone() for name, value in policy.state_dict().items()})
+        return Evaluation(torch.full((episodes,), next(returns)))
+
+    monkeypatch.setattr("andante.train.learn.evaluate", fall)
+    ppo = make_trainer()
+    assert ppo.learn(ticks=3 * TICKS_PER_ITERATION, run_dir=tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert Checkpoint.read(tmp_path / "run" / "checkpoint.pt").best.returned == 5.0
+    assert_same(dict(run.policy.state_dict()), seen[0])
+    expected = evaluate(run.policy, TASK, run.result.episodes, run.result.seed).returns.mean().item()
+    assert run.result.returned == expected
+    # The trainer's own policy is still the last one.
+    assert_same(dict(ppo.policy.state_dict()), seen[2])
+    assert not torch.equal(seen[0]["decoder.means.weight"], seen[2]["decoder.means.weight"])
+    training, selection, result = run.config.seed, seeds[0], run.result.seed
+    assert seeds == [selection] * 3 + [result] and len({training, selection, result}) == 3
+
+
+def test_a_run_of_a_script_can_be_continued_from_the_command_line(tmp_path):
+    assert make_trainer().learn(ticks=2 * TICKS_PER_ITERATION, run_dir=tmp_path / "script")
     assert main([*words(tmp_path / "script", 3), "--resume"]) == 0
     assert main(words(tmp_path / "command", 3)) == 0
     assert_same(
@@ -221,6 +329,36 @@ def test_a_damaged_checkpoint_is_one_clear_error(short_run, tmp_path, content, m
     (tmp_path / "checkpoint.pt").write_bytes(whole[:-100] if content is None else content)
     with pytest.raises(AndanteError, match=message):
         load_run(tmp_path)
+
+
+@pytest.mark.parametrize("content", [{"schema": 1}, {"schema": 1, "config": 5, "best": None}, {}, [1]])
+def test_a_foreign_content_of_a_checkpoint_is_one_clear_error(tmp_path, content):
+    torch.save(content, tmp_path / "checkpoint.pt")
+    with pytest.raises(AndanteError, match=f"{tmp_path}/checkpoint.pt: not a checkpoint"):
+        load_run(tmp_path)
+
+
+def test_without_space_the_old_file_stays_and_nothing_else(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(AndanteError, match=f"{path}: not written: File too large"):
+            write_atomically(path, bytes(5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_without_space_ends_in_one_line(tmp_path):
+    code = "import sys; from andante.runtime.cli import main; sys.exit(main(sys.argv[1:]))"
+    shell = ["bash", "-c", 'ulimit -f 16; exec "$0" -c "$@"', sys.executable, code]
+    command = [*shell, *words(tmp_path / "run", 1)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"andante: {tmp_path}/run")
+    assert "Traceback" not in result.stderr and not list((tmp_path / "run").glob("*.tmp"))
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):
@@ -272,6 +410,7 @@ def poison_observation(trainer):
 def test_a_nan_stops_the_run_and_leaves_a_dump_that_replays(short_run, tmp_path, capsys, poison, name):
     checkpoint = Checkpoint.read(short_run / "checkpoint.pt")
     poison(checkpoint.trainer)
+    checkpoint.config = msgspec.structs.replace(checkpoint.config, ticks=5 * TICKS_PER_ITERATION)
     checkpoint.write(tmp_path / "checkpoint.pt")
     before = (tmp_path / "checkpoint.pt").read_bytes()
     assert main([*words(tmp_path, 5), "--resume"]) == 1
@@ -281,6 +420,26 @@ def test_a_nan_stops_the_run_and_leaves_a_dump_that_replays(short_run, tmp_path,
     assert replay_dump(tmp_path / "dump.pt") == name
     assert main(["play", TASK, "--from-dump", str(tmp_path / "dump.pt")]) == 0
     assert f"{name} is not finite, as recorded" in capsys.readouterr().out
+
+
+def test_a_nan_in_an_evaluation_stops_the_run_and_leaves_a_dump_that_replays(tmp_path, monkeypatch, capsys):
+    """As where only the world of an evaluation leads the policy out of all bounds."""
+
+    def diverge(policy, config):
+        broken = copy.deepcopy(policy)
+        broken.decoder.means.bias.data.fill_(torch.inf)
+        return evaluate_for_selection(broken, config)
+
+    for module in ("learn", "replay"):
+        monkeypatch.setattr(f"andante.train.{module}.evaluate_for_selection", diverge)
+    assert main(words(tmp_path / "run", 3)) == 1
+    assert f"stopped at {TICKS_PER_ITERATION} ticks: action is not finite" in capsys.readouterr().err
+    assert Checkpoint.read(tmp_path / "run" / "checkpoint.pt").best is None
+    assert Checkpoint.read(tmp_path / "run" / "dump.pt").trainer["iteration"] == 0
+    assert replay_dump(tmp_path / "run" / "dump.pt") == "action"
+    monkeypatch.undo()
+    with pytest.raises(AndanteError, match="expected action not to be finite, but the iteration passed"):
+        replay_dump(tmp_path / "run" / "dump.pt")
 
 
 def test_a_checkpoint_is_no_dump_and_a_sound_dump_is_reported(short_run, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -162,15 +163,15 @@ def test_missing_output_folder_is_named_before_anything_is_done(trained_run, tmp
 
 
 @pytest.mark.parametrize("seed", [-1, 99999999999999999999])
-def test_impossible_seed_is_named_before_anything_is_done(trained_run, tmp_path, seed):
+def test_impossible_seed_is_named_before_anything_is_done(tmp_path, seed):
     with pytest.raises(AndanteError, match=rf"seed must be 0 to 2\^63 - 1, found {seed}"):
-        policy_file.export_run(trained_run, tmp_path / "policy.onnx", seed)
+        policy_file.export_policy(make_policy("pendulum-swingup-blind"), {}, tmp_path / "policy.onnx", seed)
 
 
-def test_folder_in_place_of_the_output_file_is_named(trained_run, tmp_path):
-    for output in (tmp_path, "."):
+def test_folder_in_place_of_the_output_file_is_named(tmp_path):
+    for output in (tmp_path, Path()):
         with pytest.raises(AndanteError, match="is a folder, expected the name of a file"):
-            policy_file.export_run(trained_run, output)
+            policy_file.export_policy(make_policy("pendulum-swingup-blind"), {}, output)
 
 
 def test_verify_compares_the_closed_loop_with_the_run(trained_run, trained_policy, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -50,6 +51,13 @@ def test_a_wrong_configuration_file_names_the_key(text, message):
         (lambda: PPOConfig(gae_lambda=1.5), "gae_lambda must be from 0 to 1, found 1.5"),
         (lambda: PPOConfig(gamma=1.0), "gamma must be below 1"),
         (lambda: TrainConfig(task=TASK, ticks=-1), "ticks must be positive, found -1"),
+        (lambda: PolicyConfig(initial_std=math.inf), "initial_std must be finite, found inf"),
+        (lambda: PPOConfig(entropy_bonus=math.nan), "entropy_bonus must be finite, found nan"),
+        (lambda: PPOConfig(entropy_bonus=-0.1), "entropy_bonus must not be negative, found -0.1"),
+        (lambda: PPOConfig(max_grad_norm=math.inf), "max_grad_norm must be finite, found inf"),
+        (lambda: TrainConfig(task=TASK, ticks=1, checkpoint_seconds=math.inf), "checkpoint_seconds must be"),
+        (lambda: TrainConfig(task=TASK, ticks=1, seed=-1), r"seed must be 0 to 2\^62 - 1, found -1"),
+        (lambda: TrainConfig(task=TASK, ticks=1, seed=2**64), "seed must be 0 to"),
         (lambda: TrainConfig(task=TASK, ticks=1, num_worlds=5), "multiple of ppo.minibatches, 8, found 5"),
     ],
 )
@@ -79,6 +87,24 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, capsys):
     (tmp_path / "run").touch()
     assert main(["train", TASK, "--run-dir", str(tmp_path / "run")]) == 1
     assert "expected a folder, found a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["/proc/run", "/dev/null/run"])
+def test_a_folder_that_cannot_be_made_is_one_line(folder, capsys):
+    assert main(["train", TASK, "--run-dir", folder]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"andante: {folder}") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--overwrite"]])
+def test_a_folder_of_something_else_is_left_alone(options, tmp_path, capsys):
+    for name in ("result.json", "config.json"):
+        (tmp_path / name).write_text("precious")
+    assert main(["train", TASK, "--run-dir", str(tmp_path), *options]) == 1
+    assert f"{tmp_path}: not empty, and holds no run" in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
+        ("result.json", "config.json"), "precious"
+    )
 
 
 def test_unknown_option_is_a_usage_error(tmp_path):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from andante.sim import make
 from andante.sim.spec import TASKS
+from andante.sim.tasks import get_task
 from andante.train import Policy
 from andante.train.evaluate import evaluate, random_return
+from andante.train.finite import NonFiniteError
 
 TASK = "cartpole-swingup-blind"
 
@@ -56,6 +60,14 @@ def test_returns_are_those_of_the_first_episodes_of_the_recorded_actions():
         observation = outcome.observation
     assert not running.any()
     torch.testing.assert_close(returns, evaluation.returns)
+
+
+def test_a_return_that_is_no_number_is_named(monkeypatch):
+    task = get_task(TASK)
+    broken = dataclasses.replace(task, reward=lambda qpos, qvel: qpos[..., 0] * torch.nan)
+    monkeypatch.setattr("andante.sim.tasks.get_task", lambda name: broken)
+    with pytest.raises(NonFiniteError, match="return is not finite"):
+        evaluate(make_policy(), TASK, 2, seed=5)
 
 
 @pytest.mark.parametrize("task", TASKS)

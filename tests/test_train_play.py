@@ -92,6 +92,8 @@ def test_plot_shows_sources_actions_and_rewards(tmp_path):
             [TASK, "--agent", "nothing"],
             "no agent 'nothing': expected zero, random, a run folder or a policy file",
         ),
+        ([TASK, "--seed", "-1"], "seed must be 0 to 2^62 - 1, found -1"),
+        ([TASK, "--agent", "random", "--seed", "99999999999999999999"], "seed must be 0 to 2^62 - 1"),
         ([TASK, "--output", "a.xyz"], "a.xyz: expected a name ending in .mp4"),
         ([TASK, "--output", "/nowhere/a.mp4"], "/nowhere/a.mp4: no folder /nowhere"),
     ],

@@ -85,18 +85,19 @@ class Checkpoint:
         Raises:
             AndanteError: no such file, not a checkpoint, or one of another schema.
         """
-        if not path.is_file():
-            raise AndanteError(f"{path}: no such checkpoint")
         try:
+            if not path.is_file():
+                raise AndanteError(f"{path}: no such checkpoint")
             content = torch.load(path, weights_only=True)
             schema = content.pop("schema")
+            if schema != SCHEMA:
+                raise AndanteError(f"{path}: checkpoint of schema {schema}, expected {SCHEMA}")
+            config, best = decode_config(content.pop("config"), str(path)), content.pop("best")
+            return cls(config=config, best=best and Best(**best), **content)
+        except AndanteError:
+            raise
         except Exception as error:  # torch raises a dozen types for files that are foreign or cut
             raise AndanteError(f"{path}: not a checkpoint ({type(error).__name__})") from None
-        if schema != SCHEMA:
-            raise AndanteError(f"{path}: checkpoint of schema {schema}, expected {SCHEMA}")
-        config = decode_config(content.pop("config"), str(path))
-        best = content.pop("best")
-        return cls(config=config, best=best and Best(**best), **content)
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class Run:
 
     policy: Policy
     """The best so far, or the current one before the first evaluation."""
+    evaluated: bool
+    """Whether there is a best one."""
+    ticks: int
+    """Of training so far."""
     spec: TaskSpec
     config: TrainConfig
     result: Result | None
@@ -113,13 +118,22 @@ class Run:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step: whenever the process dies, the old or the new content is there, whole."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Replace a file in one step: whenever the process dies, the old or the new content is there, whole.
+
+    Raises:
+        AndanteError: no permission, no space; the old content is there.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise AndanteError(f"{path}: not written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -152,7 +166,17 @@ def load_run(run_dir: str | Path) -> Run:
     spec = get_spec(checkpoint.config.task)
     policy = Policy(spec, checkpoint.config.policy)
     policy.load_state_dict(checkpoint.best.policy if checkpoint.best else checkpoint.trainer["policy"])
-    return Run(policy, spec, checkpoint.config, _read_result(folder / RESULT), checkpoint.provenance)
+    config = checkpoint.config
+    per_iteration = config.num_worlds * config.ppo.decisions * policy.execution_horizon
+    return Run(
+        policy=policy,
+        evaluated=checkpoint.best is not None,
+        ticks=checkpoint.trainer["iteration"] * per_iteration,
+        spec=spec,
+        config=config,
+        result=_read_result(folder / RESULT),
+        provenance=checkpoint.provenance,
+    )
 
 
 def _read_result(path: Path) -> Result | None:

@@ -56,24 +56,20 @@ def train(
         options: Of the run.
         run_dir: Folder for checkpoints, logs and the result.
         resume: Continue the run in that folder; `--ticks` may be larger than before.
-        overwrite: Replace the run in that folder.
+        overwrite: Replace the run in that folder; refused where there is anything else.
     """
     # Not before: `--help` answers without torch.
     from .checkpoint import CHECKPOINT, Checkpoint
-    from .learn import learn, refuse_existing
+    from .learn import learn
     from .ppo import PPO
 
     if resume and overwrite:
         raise AndanteError("--resume and --overwrite exclude each other")
     if resume:
-        resumed = Checkpoint.read(run_dir / CHECKPOINT)
-        config = resumed.config = _continue(options, resumed.config, run_dir)
+        config = _continue(options, Checkpoint.read(run_dir / CHECKPOINT).config, run_dir)
     else:
-        resumed = None
         config = _override(get_recipe(options.task), options)
-        if not overwrite:
-            refuse_existing(run_dir)
-    if learn(PPO.from_config(config), config, run_dir, resumed):
+    if learn(PPO.from_config(config), config, run_dir, resume, overwrite):
         return 0
     print(f"{run_dir}: interrupted; a checkpoint was written, --resume continues")
     return 130

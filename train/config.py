@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
+
+
+def check_seed(seed: int) -> None:
+    """Raise `AndanteError` unless every generator takes the seed, and those that are derived from it."""
+    if not 0 <= seed < 2**62:
+        raise AndanteError(f"seed must be 0 to 2^62 - 1, found {seed}")
+
+
+def _check_finite(config: Record) -> None:
+    for name in config.__struct_fields__:
+        value = getattr(config, name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise AndanteError(f"{name} must be finite, found {value}")
 
 
 def _check_positive(config: Record, *names: str) -> None:
@@ -32,6 +46,7 @@ class PolicyConfig(Record, frozen=True):
     """Standard deviation of exploration at the start, in halves of the action range."""
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         _check_positive(self, "hidden_size", "chunk_size", "execution_horizon", "initial_std")
         if self.execution_horizon is not None and self.execution_horizon > self.chunk_size:
             raise AndanteError(
@@ -73,8 +88,11 @@ class PPOConfig(Record, frozen=True):
     """Width of the critic's two layers."""
 
     def __post_init__(self) -> None:
+        _check_finite(self)
         _check_positive(self, "decisions", "epochs", "minibatches", "clip", "value_clip", "learning_rate")
         _check_positive(self, "max_learning_rate", "target_kl", "max_grad_norm", "critic_size")
+        if self.entropy_bonus < 0.0:
+            raise AndanteError(f"entropy_bonus must not be negative, found {self.entropy_bonus}")
         for name in ("gamma", "gae_lambda"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise AndanteError(f"{name} must be from 0 to 1, found {getattr(self, name)}")
@@ -105,6 +123,8 @@ class TrainConfig(Record, frozen=True):
     """Time between two checkpoints."""
 
     def __post_init__(self) -> None:
+        _check_finite(self)
+        check_seed(self.seed)
         _check_positive(self, "ticks", "num_worlds", "threads", "evaluations", "checkpoint_seconds")
         if self.num_worlds % self.ppo.minibatches:
             raise AndanteError(

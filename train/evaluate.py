@@ -11,6 +11,7 @@ from torch import Tensor
 from andante.sim import make
 from andante.sim.env import Outcome
 
+from .finite import require_finite
 from .pipeline import ActionDecoder
 from .policy import Policy
 from .scheduler import ChunkScheduler, Decision
@@ -41,7 +42,11 @@ class Evaluation:
 
 
 def evaluate(policy: Policy, task: str, episodes: int, seed: int, record: bool = False) -> Evaluation:
-    """Play the policy's means for one episode in each of `episodes` worlds; `seed` is the environment's."""
+    """Play the policy's means for one episode in each of `episodes` worlds; `seed` is the environment's.
+
+    Raises:
+        NonFiniteError: an observation, an action or a return is not finite.
+    """
     scheduler = ChunkScheduler(make(task, num_worlds=episodes, seed=seed), policy)
     decisions: list[Decision] = []
 
@@ -52,6 +57,7 @@ def evaluate(policy: Policy, task: str, episodes: int, seed: int, record: bool =
         return decision.outcome
 
     returns = _first_returns(advance, episodes)
+    require_finite("return", returns)
     return Evaluation(returns, _join(decisions, policy) if record else None)
 
 

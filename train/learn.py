@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from .checkpoint import CHECKPOINT, CONFIG, DUMP, RESULT, Best, Checkpoint, Resu
 from .config import TrainConfig
 from .evaluate import evaluate, random_return
 from .finite import NonFiniteError
+from .folder import claim, leftovers
+from .policy import Policy
 
 if TYPE_CHECKING:
     from .ppo import PPO
@@ -35,13 +39,9 @@ RESULT_SEED = 2_000_000
 """Added to a run's seed: the reported episodes."""
 
 
-def refuse_existing(run_dir: Path) -> None:
-    """Raise `AndanteError` if there is a run already."""
-    if (run_dir / CHECKPOINT).exists():
-        raise AndanteError(f"{run_dir}: holds a run; continue it (--resume) or replace it (--overwrite)")
-
-
-def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint | None = None) -> bool:
+def learn(
+    trainer: PPO, config: TrainConfig, run_dir: Path, resume: bool = False, overwrite: bool = False
+) -> bool:
     """Train until the budget of ticks is used up, then evaluate the best policy and write `result.json`.
 
     A run that was resumed computes bit for bit what it would have computed without the interruption
@@ -50,21 +50,40 @@ def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint 
     Args:
         trainer: as `PPO.from_config` makes it.
         config: what the trainer was made from.
-        run_dir: folder of the run; the files of an earlier run in it are replaced unless `resumed`.
-        resumed: checkpoint to continue from.
+        run_dir: folder of the run.
+        resume: continue the run in that folder.
+        overwrite: replace the run in that folder.
 
     Returns:
         Whether the run was finished, rather than interrupted.
 
     Raises:
-        AndanteError: something became non-finite; `dump.pt` then holds the start of that iteration.
+        AndanteError: something became non-finite (`dump.pt` then holds the start of that iteration), a
+            folder that can't be used, a trainer that has trained before, or a run without ticks left.
     """
-    if resumed is None:
-        current = Checkpoint(config, _provenance(config), trainer.state_dict(), best=None, seconds=0.0)
-        _begin(run_dir, current)
-    else:
-        current = resumed
-        trainer.load_state_dict(resumed.trainer)
+    if trainer.ticks and not resume:
+        raise AndanteError(f"{run_dir}: a run begins with a new trainer, found one of {trainer.ticks} ticks")
+    with claim(run_dir, resume, overwrite):
+        if resume:
+            current = Checkpoint.read(run_dir / CHECKPOINT)
+            current.config = config
+            trainer.load_state_dict(current.trainer)
+            if trainer.ticks >= config.ticks and (run_dir / RESULT).exists():
+                raise AndanteError(
+                    f"{run_dir}: finished after {trainer.ticks} ticks, budget {config.ticks}; "
+                    "a larger --ticks continues it"
+                )
+        else:
+            current = Checkpoint(config, _provenance(config), trainer.state_dict(), best=None, seconds=0.0)
+        _begin(run_dir, current, resume)
+        if not _train(trainer, config, run_dir, current):
+            return False
+        _conclude(trainer, config, run_dir, current)
+    return True
+
+
+def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint) -> bool:
+    """Use up the budget; False if interrupted before."""
     last_written = time.monotonic()
     with _logs(trainer, config, run_dir) as (writer, bar), _interrupts() as interrupted:
         while trainer.ticks < config.ticks:
@@ -72,6 +91,9 @@ def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint 
             current.trainer = _copy(trainer.state_dict())
             try:
                 metrics = trainer.iterate()
+                current.seconds += time.monotonic() - start
+                if _evaluation_due(trainer, config):
+                    metrics["return"] = _select(trainer, config, current)
             except NonFiniteError as error:
                 current.reason = error.name
                 current.write(run_dir / DUMP)
@@ -79,11 +101,9 @@ def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint 
                     f"stopped at {trainer.ticks} ticks: {error}; "
                     f"`andante play {config.task} --from-dump {run_dir / DUMP}` repeats it"
                 ) from None
-            current.seconds += time.monotonic() - start
             bar.update(min(trainer.ticks, config.ticks) - bar.n)
             bar.set_postfix_str(f"reward/tick {metrics['reward_per_tick']:.3f}")
-            if _evaluation_due(trainer, config):
-                metrics["return"] = _select(trainer, config, current)
+            if "return" in metrics:
                 bar.write(
                     f"{trainer.ticks:>10,} ticks  return {metrics['return']:8.2f}  "
                     f"{trainer.ticks / current.seconds:,.0f} ticks/s"
@@ -98,18 +118,17 @@ def learn(trainer: PPO, config: TrainConfig, run_dir: Path, resumed: Checkpoint 
                 last_written = time.monotonic()
             if interrupted and not finished:
                 return False
-    _conclude(trainer, config, run_dir, current)
     return True
 
 
-def _begin(run_dir: Path, start: Checkpoint) -> None:
-    if run_dir.exists() and not run_dir.is_dir():
-        raise AndanteError(f"{run_dir}: expected a folder, found a file")
-    run_dir.mkdir(parents=True, exist_ok=True)
-    # First of all, so that a process killed from here on leaves a whole run.
+def _begin(run_dir: Path, start: Checkpoint, resume: bool) -> None:
+    stale = [run_dir / RESULT, *leftovers(run_dir)]
+    if not resume:
+        stale += [run_dir / DUMP, *run_dir.glob("events.out.tfevents.*")]
+    # Before the checkpoint: a process killed in between must not leave it beside another run's result.
+    for path in stale:
+        path.unlink(missing_ok=True)
     start.write(run_dir / CHECKPOINT)
-    for stale in (run_dir / RESULT, run_dir / DUMP, *run_dir.glob("events.out.tfevents.*")):
-        stale.unlink(missing_ok=True)
     write_atomically(run_dir / CONFIG, msgspec.json.format(msgspec.json.encode(start.config)) + b"\n")
 
 
@@ -119,23 +138,36 @@ def _evaluation_due(trainer: PPO, config: TrainConfig) -> bool:
     return trainer.iteration % interval == 0 or trainer.iteration >= iterations
 
 
+def evaluate_for_selection(policy: Policy, config: TrainConfig) -> float:
+    """Mean return by which the best policy of a run is chosen.
+
+    Raises:
+        NonFiniteError: an observation, an action or a return is not finite.
+    """
+    evaluation = evaluate(policy, config.task, SELECTION_EPISODES, SELECTION_SEED + config.seed)
+    return float(evaluation.returns.mean())
+
+
 def _select(trainer: PPO, config: TrainConfig, current: Checkpoint) -> float:
     """Evaluate the policy, and keep a copy if it is the best so far."""
-    evaluation = evaluate(trainer.policy, config.task, SELECTION_EPISODES, SELECTION_SEED + config.seed)
-    returned = float(evaluation.returns.mean())
+    returned = evaluate_for_selection(trainer.policy, config)
     if current.best is None or returned > current.best.returned:
         current.best = Best(returned, _copy(trainer.policy.state_dict()))
     return returned
 
 
 def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint) -> None:
+    if current.best is None:
+        _select(trainer, config, current)
+        current.write(run_dir / CHECKPOINT)
     assert current.best is not None
-    trainer.policy.load_state_dict(current.best.policy)
+    policy = copy.deepcopy(trainer.policy)
+    policy.load_state_dict(current.best.policy)
     seed = RESULT_SEED + config.seed
     result = Result(
         task=config.task,
         memory=config.policy.memory,
-        returned=float(evaluate(trainer.policy, config.task, RESULT_EPISODES, seed).returns.mean()),
+        returned=float(evaluate(policy, config.task, RESULT_EPISODES, seed).returns.mean()),
         random_return=random_return(config.task, RESULT_EPISODES, seed),
         episodes=RESULT_EPISODES,
         seed=seed,
@@ -179,8 +211,11 @@ def _logs(trainer: PPO, config: TrainConfig, run_dir: Path) -> Iterator[tuple[An
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C makes non-empty; a second Ctrl-C raises KeyboardInterrupt."""
+    """A list that Ctrl-C makes non-empty; a second Ctrl-C raises KeyboardInterrupt. Main thread only."""
     received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
 
     def note(number: int, frame: FrameType | None) -> None:
         if received:

@@ -8,6 +8,8 @@ from tyro.conf import Positional
 
 from andante.runtime.errors import AndanteError
 
+from .config import check_seed
+
 
 def play(
     task: Positional[str],
@@ -35,6 +37,7 @@ def play(
 
         print(f"{from_dump}: {replay_dump(from_dump, task)} is not finite, as recorded")
         return
+    check_seed(seed)
     if output.suffix != ".mp4":
         raise AndanteError(f"{output}: expected a name ending in .mp4")
     if not output.parent.is_dir():

@@ -23,7 +23,7 @@ from . import gaussian
 from .config import PPOConfig, TrainConfig
 from .critic import Critic
 from .finite import NonFiniteError, require_finite
-from .learn import learn, refuse_existing
+from .learn import learn
 from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
 from .rollout import Rollout, collect
@@ -114,7 +114,7 @@ class PPO:
         return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
 
     def learn(self, ticks: int, run_dir: str | Path) -> bool:
-        """Train for a budget of ticks in a new run folder; see `learn.learn`."""
+        """Train for a budget of ticks in a new run folder, once; see `learn.learn`."""
         config = TrainConfig(
             task=self.env.spec.name,
             ticks=ticks,
@@ -124,7 +124,6 @@ class PPO:
             seed=self.seed,
             threads=torch.get_num_threads(),
         )
-        refuse_existing(Path(run_dir))
         return learn(self, config, Path(run_dir))
 
     @property

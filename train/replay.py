@@ -8,11 +8,12 @@ from andante.runtime.errors import AndanteError
 
 from .checkpoint import Checkpoint
 from .finite import NonFiniteError
+from .learn import evaluate_for_selection
 from .ppo import PPO
 
 
 def replay_dump(path: str | Path, task: str | None = None) -> str:
-    """Run the iteration that a dump was taken before; returns the name of what was not finite.
+    """Run the iteration that a dump was taken before, then an evaluation; returns what was not finite.
 
     Raises:
         AndanteError: not a dump, one of another task than `task`, or the iteration now ends otherwise.
@@ -26,6 +27,7 @@ def replay_dump(path: str | Path, task: str | None = None) -> str:
     trainer.load_state_dict(dump.trainer)
     try:
         trainer.iterate()
+        evaluate_for_selection(trainer.policy, dump.config)
     except NonFiniteError as error:
         if error.name == dump.reason:
             return error.name
