@@ -1,6 +1,6 @@
 """Draws `docs/pendulum.png` from the runs of `make demo`: the swing-up, with memory and without.
 
-    python bench/picture.py [--runs runs/demo] [--output docs/pendulum.png]
+python bench/picture.py [--runs runs/demo] [--output docs/pendulum.png]
 """
 
 from __future__ import annotations

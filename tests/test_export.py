@@ -17,7 +17,7 @@ from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import decide_all, load_policy
 from andante.sim.spec import get_spec
-from andante.train.checkpoint import load_run
+from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.policy import Policy
 
 
@@ -125,6 +125,26 @@ def test_other_cells_horizons_and_tasks_export(options, tmp_path):
     assert contract.execution_horizon.default == policy.execution_horizon
     assert contract.provenance["note"] == "untrained"
     assert contract.licences.policy == "NOASSERTION"
+
+
+def test_policy_of_an_unfinished_run_says_so(trained_run, trained_policy, tmp_path, capsys):
+    assert read_artifact(trained_policy).contract.provenance["train.finished"] == "true"
+    shutil.copy(trained_run / "checkpoint.pt", tmp_path)
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "policy.onnx")]) == 0
+    ticks = load_run(trained_run).result.ticks
+    assert f"not finished, this is its best policy of {ticks} ticks" in capsys.readouterr().out
+    provenance = read_artifact(tmp_path / "policy.onnx").contract.provenance
+    assert (provenance["train.finished"], provenance["train.ticks"]) == ("false", str(ticks))
+
+
+def test_run_without_a_policy_yet_is_refused(trained_run, tmp_path, capsys):
+    checkpoint = Checkpoint.read(trained_run / "checkpoint.pt")
+    checkpoint.best = None
+    checkpoint.write(tmp_path / "checkpoint.pt")
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "policy.onnx")]) == 1
+    error = capsys.readouterr().err
+    assert f"{tmp_path}: no policy yet" in error and error.count("\n") == 1
+    assert not (tmp_path / "policy.onnx").exists()
 
 
 def test_weight_changed_between_export_and_verification_leaves_no_file(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from andante.sim import make
 from andante.train import PPO, Policy, PPOConfig
+from andante.train.finite import NonFiniteError
 from andante.train.ppo import Batch
 from andante.train.rollout import Rollout, collect
 
@@ -23,7 +24,8 @@ def make_ppo(chunk_size: int = 4, horizon: int | None = None, memory: str = "gru
     policy = Policy.for_env(
         env, hidden_size=16, chunk_size=chunk_size, execution_horizon=horizon, memory=memory
     )
-    ppo = PPO(env, policy, PPOConfig(decisions=12, minibatches=2, critic_size=16, **config))
+    options = {"decisions": 12, "minibatches": 2, "critic_size": 16, **config}
+    ppo = PPO(env, policy, PPOConfig(**options))
     state = env.state_dict()
     state["tick"] = env.spec.episode_ticks - torch.arange(3, 19, 2)  # time-outs at every phase
     env.load_state_dict(state)
@@ -148,6 +150,130 @@ def test_first_epoch_ratios_are_one(credit, horizon):
     assert losses.policy.item() == pytest.approx(-batch.advantage[batch.credited].mean().item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("horizon", [4, 2])
+@pytest.mark.parametrize("credit", ["step", "chunk"])
+def test_ratios_of_a_later_rollout_begin_at_one_from_the_carried_state(credit, horizon):
+    ppo = make_ppo(horizon=horizon, credit=credit)
+    ppo.iterate()
+    collect(ppo.scheduler, ppo.rollout, ppo.generator)
+    assert ppo.rollout.h0[~ppo.rollout.reset[0]].abs().min(1).values.max() > 0
+    batch = ppo.prepare(ppo.rollout)
+    losses = ppo.losses(batch)
+    assert abs(losses.kl.item()) < 1e-6
+    assert losses.policy.item() == pytest.approx(-batch.advantage[batch.credited].mean().item(), abs=1e-5)
+    forgotten = dataclasses.replace(ppo.rollout, h0=torch.zeros_like(ppo.rollout.h0))
+    assert ppo.losses(dataclasses.replace(batch, rollout=forgotten)).kl > 1e-6
+
+
+@dataclasses.dataclass
+class Tick:
+    """A tick that was lived through, as a separate environment saw it."""
+
+    k: int
+    i: int
+    before: Tensor
+    after: Tensor
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+def relive(ppo: PPO, start: dict, world: int) -> list[Tick]:
+    """The ticks of a world's rollout, one call of another environment each."""
+    env, rollout = make(TASK, num_worlds=8, seed=1, threads=1), ppo.rollout
+    env.load_state_dict(start)
+    before, ticks = ppo.rollout.critic[0, world, 0], []
+    for k in range(len(rollout.u)):
+        for i in range(rollout.u.shape[2]):
+            action = ppo.policy.decode(rollout.u[k, world, i]).expand(8, 1, -1)
+            outcome = env.step(action)
+            ended = outcome.terminated[world, 0].item(), outcome.truncated[world, 0].item()
+            ticks.append(Tick(k, i, before, outcome.critic[world, 0], outcome.reward[world].item(), *ended))
+            before = outcome.observation.critic[world]
+            if any(ended):
+                break
+    return ticks
+
+
+def value_by_hand(ppo: PPO, state: Tensor, means: Tensor, phase: int) -> float:
+    """V with the means of the ticks from `phase` on as the plan; nothing is planned at phase 0."""
+    s, chunk = ppo.policy.execution_horizon, ppo.policy.chunk_size
+    plan = means[phase:].clamp(-1, 1).flatten().tolist() if 0 < phase < s else []
+    padding = [0.0] * (chunk - len(plan))
+    rest = [*plan, *padding, *[1.0] * len(plan), *padding, phase % s / chunk, s / chunk]
+    with torch.no_grad():
+        return ppo.critic(torch.cat([state, torch.tensor(rest)])).item()
+
+
+@pytest.mark.parametrize(("chunk_size", "horizon"), [(4, 3), (3, 3)])
+@pytest.mark.parametrize("credit", ["step", "chunk"])
+def test_targets_equal_those_of_a_separate_environment_stepped_tick_by_tick(credit, chunk_size, horizon):
+    ppo = make_ppo(chunk_size, horizon, credit=credit, gamma=0.9, gae_lambda=0.8)
+    ppo.iterate()
+    with torch.no_grad():
+        ppo.critic.head.weight.normal_()
+    start = ppo.env.state_dict()
+    start["tick"] = ppo.env.spec.episode_ticks - torch.arange(4, 12)
+    start["state"][7, 1:3] = torch.tensor([1.4, 0.0])  # at the end of the rail, and on the way off it
+    start["state"][7, 3] = 3.0
+    ppo.env.load_state_dict(start)
+    collect(ppo.scheduler, ppo.rollout, ppo.generator)
+    rollout, batch = ppo.rollout, ppo.prepare(ppo.rollout)
+    assert rollout.truncated.any(0).any(0).all() and rollout.terminated.any()
+    for world in range(8):
+        ticks = relive(ppo, start, world)
+        assert len(ticks) == rollout.valid[:, world].sum()
+        parts = [[tick] for tick in ticks]
+        if credit == "chunk":
+            parts = [[tick for tick in ticks if tick.k == k] for k in range(len(rollout.u))]
+        following = 0.0
+        for part in reversed(parts):
+            first, last = part[0], part[-1]
+            means, n = rollout.mean[first.k, world], len(part)
+            phase, next_phase = (first.i, last.i + 1) if credit == "step" else (0, 0)
+            value = value_by_hand(ppo, first.before, means, phase)
+            bootstrap = 0.0 if last.terminated else 0.9**n * value_by_hand(ppo, last.after, means, next_phase)
+            carried = 0.0 if last.terminated or last.truncated else 0.72**n * following
+            earned = sum(0.9**j * tick.reward for j, tick in enumerate(part))
+            following = earned + bootstrap - value + carried
+            found = batch.target[first.k, world, first.i if credit == "step" else 0].item()
+            assert found == pytest.approx(following + value, abs=1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("credit", ["step", "chunk"])
+def test_advantages_are_normalized_over_what_is_credited_alone(credit):
+    ppo = make_ppo(credit=credit)
+    collect(ppo.scheduler, ppo.rollout, ppo.generator)
+    batch = ppo.prepare(ppo.rollout)
+    assert credit == "chunk" or not batch.credited.all()
+    selected = (batch.target - batch.value)[batch.credited]
+    expected = (selected - selected.mean()) / selected.std()
+    torch.testing.assert_close(batch.advantage[batch.credited], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_divergence_and_value_error_are_of_executed_ticks_alone():
+    ppo = make_ppo()
+    collect(ppo.scheduler, ppo.rollout, ppo.generator)
+    batch, idle = ppo.prepare(ppo.rollout), ~ppo.rollout.valid
+    with torch.no_grad():
+        for parameter in ppo.policy.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    changed = dataclasses.replace(
+        batch,
+        rollout=dataclasses.replace(ppo.rollout, mean=ppo.rollout.mean + 9.0 * idle[..., None]),
+        target=batch.target + 9.0 * idle,
+    )
+    losses, others = ppo.losses(batch), ppo.losses(changed)
+    assert losses.kl == others.kl > 0
+    assert losses.value == others.value > 0
+    old, new = batch.behaviour_log_std.exp(), ppo.policy.log_std.exp()
+    decided = torch.ones_like(ppo.rollout.reset)
+    means, _ = ppo.policy.scan(ppo.rollout.sources, ppo.rollout.reset, decided, ppo.rollout.h0)
+    normal = torch.distributions.Normal
+    per_tick = torch.distributions.kl_divergence(normal(ppo.rollout.mean, old), normal(means, new)).sum(-1)
+    torch.testing.assert_close(losses.kl, per_tick[ppo.rollout.valid].mean())
+
+
 def test_tick_log_probabilities_add_up_to_the_chunk_s():
     per_tick, per_chunk = (make_ppo(credit=credit) for credit in ("step", "chunk"))
     collect(per_tick.scheduler, per_tick.rollout, per_tick.generator)
@@ -245,6 +371,39 @@ def test_values_stay_what_they_were_when_their_scale_adapts():
     torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
 
 
+def with_reward(ppo: PPO, monkeypatch, reward) -> PPO:
+    monkeypatch.setattr(ppo.env, "task", dataclasses.replace(ppo.env.task, reward=reward))
+    return ppo
+
+
+def test_an_entropy_bonus_widens_exploration_where_nothing_is_earned(monkeypatch):
+    def std_after(entropy_bonus: float) -> float:
+        ppo = with_reward(
+            make_ppo(entropy_bonus=entropy_bonus),
+            monkeypatch,
+            lambda qpos, qvel: torch.zeros_like(qpos[..., 0]),
+        )
+        for _ in range(10):
+            ppo.iterate()
+        return ppo.policy.log_std.exp().item()
+
+    assert std_after(3.0) > max(1.1, 1.1 * std_after(0.0))
+
+
+def test_a_reward_that_is_no_number_is_named(monkeypatch):
+    ppo = with_reward(make_ppo(), monkeypatch, lambda qpos, qvel: torch.full_like(qpos[..., 0], torch.nan))
+    with pytest.raises(NonFiniteError, match="reward is not finite"):
+        ppo.iterate()
+
+
+def test_a_parameter_that_the_last_update_spoils_is_named():
+    ppo = make_ppo(epochs=1, minibatches=1)
+    ppo.iterate()
+    ppo.optimizer.state[ppo.policy.log_std]["exp_avg"].fill_(torch.inf)
+    with pytest.raises(NonFiniteError, match=r"parameter 'policy\.log_std' is not finite"):
+        ppo.iterate()
+
+
 def test_normalizers_change_only_between_iterations():
     ppo = make_ppo()
     ppo.iterate()
@@ -258,8 +417,7 @@ def test_normalizers_change_only_between_iterations():
 def test_a_few_iterations_learn_to_push_to_one_side(credit, monkeypatch):
     """A task with an obvious answer: reward is the cart's speed to the right."""
     ppo = make_ppo(credit=credit, learning_rate=3e-3)
-    task = dataclasses.replace(ppo.env.task, reward=lambda qpos, qvel: qvel[..., 0])
-    monkeypatch.setattr(ppo.env, "task", task)
+    with_reward(ppo, monkeypatch, lambda qpos, qvel: qvel[..., 0])
     before = ppo.iterate()["reward_per_tick"]
     for _ in range(25):
         ppo.iterate()

@@ -401,6 +401,7 @@ def test_measurement_that_is_not_finite_is_a_fault_in_every_state(arm, state, si
     rig.controller.deactivate()
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_command_that_is_not_finite_is_no_torque_and_a_fault(arms, tmp_path):
     gains = {
         "damping": {"kd": {"lift": 4.0, "spin": 1.0}},

@@ -124,6 +124,7 @@ def test_command_within_all_limits_is_left_as_it_is(arm):
         np.testing.assert_array_equal(getattr(command, field), getattr(wanted, field))
 
 
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_command_that_is_not_finite_is_told(arm, field, value):
