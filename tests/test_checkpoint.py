@@ -190,12 +190,14 @@ def test_what_a_run_killed_as_it_began_has_left_is_replaced_on_request(tmp_path,
 @pytest.mark.parametrize("option", ["--resume", "--overwrite"])
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path, capsys, option):
     process = start(*words(tmp_path / "run", 10**6))
-    wait_for_checkpoints(1, tmp_path / "run", process)
-    assert main(words(tmp_path / "run", 10**6, option)) == 1
+    try:
+        wait_for_checkpoints(1, tmp_path / "run", process)
+        assert main(words(tmp_path / "run", 1, option)) == 1
+    finally:
+        process.kill()
+        process.wait(timeout=60)
     error = capsys.readouterr().err
     assert f"{tmp_path}/run: another process trains in this folder" in error and error.count("\n") == 1
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=60)
     assert main(words(tmp_path / "run", 1, "--overwrite")) == 0
 
 
