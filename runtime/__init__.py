@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .loop import LoopReport, RealtimeLoop
     from .policy import PolicySession, load_policy
     from .profile import Profile, load_profile
+    from .robots.base import Robot
 
 __all__ = [
     "AndanteError",
@@ -27,6 +28,7 @@ __all__ = [
     "Profile",
     "ProfileError",
     "RealtimeLoop",
+    "Robot",
     "Sample",
     "Trace",
     "load_policy",
@@ -44,6 +46,7 @@ _HOMES = {
     "loop": {"LoopReport", "RealtimeLoop"},
     "policy": {"PolicySession", "load_policy"},
     "profile": {"Profile", "load_profile"},
+    "robots.base": {"Robot"},
 }
 
 
@@ -53,3 +56,7 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(importlib.import_module(f".{home}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

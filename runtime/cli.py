@@ -17,7 +17,7 @@ class Command(NamedTuple):
 
     target: str
     extra: str | None
-    """What `pip install 'andante[EXTRA]'` must have brought, for some of its options at least."""
+    """What the extra must have brought, for some of its options at least."""
     summary: str
 
 
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if command.extra is None or (error.name or "").startswith("andante"):
             raise
-        hint = f"pip install 'andante[{command.extra}]'"
+        hint = f"in andante's folder: pip install '.[{command.extra}]'"
         return _fail(f"`{words[0]}` needs {error.name}, which is not installed: {hint}", 2)
     return status if isinstance(status, int) else 0
 

@@ -17,6 +17,11 @@ from .states import State
 LONGEST_S = 1e9
 """Of a run: 30 years, so that its end fits into integer nanoseconds."""
 
+_TIME_OVER = {
+    State.WAIT_SENSORS: "never ready: a signal is not fresh",
+    State.READY: "never confirmed",
+}
+
 
 class LoopReport(Record, frozen=True):
     """How a run went."""
@@ -37,6 +42,8 @@ class LoopReport(Record, frozen=True):
     starved: int
     saturations: int
     faults: tuple[str, ...]
+    stopped: str
+    """Why the run ended."""
     state: str
     """The controller's last state: `disabled` after a complete stop."""
     tuning: dict[str, str]
@@ -53,6 +60,7 @@ class LoopReport(Record, frozen=True):
                 f"decisions    {self.decisions} ({self.dropped} dropped, {self.starved} starved ticks)",
                 f"saturations  {self.saturations}",
                 f"faults       {faults}",
+                f"stopped      {self.stopped}",
                 f"state        {self.state}",
                 f"tuning       {', '.join(f'{name}: {result}' for name, result in self.tuning.items())}",
             ]
@@ -131,6 +139,7 @@ class RealtimeLoop:
             start_ns = clock.now_ns()
             end_ns = start_ns + duration_ns
             tick, state = -1, controller.state
+            stopped = "asked to"
             while not self._finished():
                 expected = tick + 1
                 clock.sleep_until_ns(start_ns + expected * period_ns)
@@ -156,14 +165,14 @@ class RealtimeLoop:
                         self._confirm()
                     if state in (State.READY, State.RUN):
                         end_ns = next_ns - period_ns + duration_ns
-                if next_ns >= end_ns and state is not State.START:
-                    self._stopping = True
+                if not self._stopping and next_ns >= end_ns and state is not State.START:
+                    self._stopping, stopped = True, _TIME_OVER.get(state, "time over")
                 if self._stopping:
                     controller.stop()
         self._stopping = False
-        return self._report(timing, tuning)
+        return self._report(timing, tuning, stopped if controller.fault is None else "fault")
 
-    def _report(self, timing: _Timing, tuning: dict[str, str]) -> LoopReport:
+    def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
         controller, counters = self._controller, self._controller.counters
         return LoopReport(
             ticks=counters.ticks,
@@ -177,6 +186,7 @@ class RealtimeLoop:
             starved=counters.starved,
             saturations=counters.saturations,
             faults=() if controller.fault is None else (controller.fault,),
+            stopped=stopped,
             state=controller.state.value,
             tuning=tuning,
         )

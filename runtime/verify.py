@@ -21,6 +21,7 @@ RETURN_TOLERANCE = 0.01
 class RunResult(msgspec.Struct, frozen=True):
     """What is needed of a run's `result.json`; other keys are the trainer's."""
 
+    task: str
     trained: float = msgspec.field(name="return")
     random_return: float
     episodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -66,6 +67,10 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
         ModuleNotFoundError: the simulator or torch is not installed.
     """
     result = read_result(run_dir)
+    if result.task != artifact.contract.task:
+        raise AndanteError(
+            f"{run_dir}: a run of task {result.task!r}, the policy is for {artifact.contract.task!r}"
+        )
     closed_loop = importlib.import_module("andante.sim.closed_loop").closed_loop
     loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
     return ClosedLoopCheck(float(np.mean(loop.returns)), loop.faults, result)

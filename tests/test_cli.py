@@ -79,7 +79,7 @@ def test_inspect_tells_rate_units_limits_and_gains(policy, capsys):
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "rate 50 Hz: a tick of 20 ms is 4 physics steps" in lines
     assert "q joint_position rad 50 ms shoulder, elbow" in lines
-    assert "torque effort elbow N m [-1, 1] 0 0 drive zoh" in lines
+    assert "torque effort elbow N m [-1, 1] 0 0 - zoh" in lines
     assert "h0 1 1" in lines
 
 
@@ -98,14 +98,19 @@ def test_verify_fails_where_the_golden_trace_is_not_reproduced(policy, capsys):
     assert "golden trace  FAILED" in capsys.readouterr().out
 
 
+def result_json(returned: float, episodes: int, task: str = "tiny") -> str:
+    fields = {"task": task, "return": returned, "random_return": 1.0, "episodes": episodes, "seed": 0}
+    return json.dumps(fields)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "No such file or directory; expected the folder of a finished run"),
         ("{", "truncated"),
-        ('{"return": 1.0}', "missing required field `random_return`"),
-        ('{"return": 2.0, "random_return": 1.0, "episodes": 0, "seed": 0}', "Expected `int` >= 1"),
-        ('{"return": 1.0, "random_return": 1.0, "episodes": 2, "seed": 0}', "nothing to compare with"),
+        ('{"task": "tiny", "return": 1.0}', "missing required field `random_return`"),
+        (result_json(2.0, episodes=0), "Expected `int` >= 1"),
+        (result_json(1.0, episodes=2), "nothing to compare with"),
     ],
 )
 def test_verify_names_what_is_wrong_with_the_run(policy, tmp_path, capsys, content, message):
@@ -115,6 +120,12 @@ def test_verify_names_what_is_wrong_with_the_run(policy, tmp_path, capsys, conte
     error = capsys.readouterr().err
     assert error.startswith(f"andante: {tmp_path}/result.json: ")
     assert message in error
+
+
+def test_verify_refuses_a_run_of_another_task(policy, tmp_path, capsys):
+    (tmp_path / "result.json").write_text(result_json(2.0, episodes=2, task="balance"))
+    assert main(["verify", str(policy), "--run", str(tmp_path)]) == 1
+    assert "a run of task 'balance', the policy is for 'tiny'" in capsys.readouterr().err
 
 
 def test_export_of_what_is_no_run_is_one_line(tmp_path, capsys):

@@ -90,7 +90,7 @@ def test_bare_install_names_the_missing_extra(bare, trained_policy, trained_run,
     places = {"POLICY": str(trained_policy), "RUN": str(trained_run if words[0] == "verify" else "new")}
     result = _run(bare / "andante", *(places.get(word, word) for word in words), cwd=tmp_path)
     assert result.returncode != 0
-    assert result.stderr.endswith(f"is not installed: pip install 'andante[{extra}]'\n")
+    assert result.stderr.endswith(f"pip install '.[{extra}]'\n")
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

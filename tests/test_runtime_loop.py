@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rig import finite
 from small_policy import write_small_policy
 
-from andante.runtime.command import FIELDS
+from andante.runtime.command import FIELDS, Sample
 from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError, ProfileError
 from andante.runtime.histogram import Histogram
@@ -262,6 +262,15 @@ def test_profile_that_wants_confirmation_waits_for_it(tmp_path):
     assert confirmed.run(seconds=1.0).decisions > 0
 
 
+def test_sensors_that_never_come_are_told(pendulum):
+    controller, robot = pendulum
+    silent = Sample.allocate(controller.profile.signals, len(controller.profile.joints))
+    robot.read = lambda: silent
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
+    assert (report.decisions, report.faults) == (0, ())
+    assert report.stopped == "never ready: a signal is not fresh"
+
+
 def test_question_that_fails_is_a_reported_fault(tmp_path):
     policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
     robot = NullRobot(policy.contract, profile)
@@ -362,7 +371,5 @@ def test_unknown_robot_lists_the_known_ones():
 def test_robot_whose_package_is_missing_names_the_extra(monkeypatch):
     for name in ("mujoco", "andante.sim.robot"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(
-        AndanteError, match=r"robot 'sim' needs .*, which is not .*pip install 'andante\[sim\]'"
-    ):
+    with pytest.raises(AndanteError, match=r"robot 'sim' needs .*, which is not .*pip install '\.\[sim\]'"):
         find_robot("sim")

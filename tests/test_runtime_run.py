@@ -113,16 +113,26 @@ def test_fault_exits_with_1_and_says_why(policy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "keys", "runs"), [((), "\n", True), (("--yes",), "", True), ((), "", False)]
+    ("options", "keys", "stopped"),
+    [((), "\n", "time over"), (("--yes",), "", "time over"), ((), "", "asked to")],
 )
-def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options, keys, runs):
+def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options, keys, stopped):
     profile = quick_profile(tmp_path, confirm=True)
     path = tmp_path / "out.json"
     process = start(policy, "--profile", profile, "--seconds", "0.5", "--report", path, *options)
-    status, out, _ = finish(process, keys)
-    assert status == 0
-    assert (json.loads(path.read_text())["decisions"] > 0) == runs
+    status, out, err = finish(process, keys)
+    ran = stopped == "time over"
+    report = json.loads(path.read_text())
+    assert (report["decisions"] > 0, report["stopped"], status) == (ran, stopped, 0 if ran else 1)
     assert ("press Enter" in out) == (not options)
+    assert ("nobody at standard input; --yes confirms" in err) == (not ran)
+
+
+def test_a_policy_that_was_never_confirmed_is_no_success(policy, tmp_path):
+    profile = quick_profile(tmp_path, confirm=True)
+    process = start(policy, "--profile", profile, "--seconds", "0.5")
+    assert process.wait(timeout=60) == 1
+    assert "stopped      never confirmed" in process.stdout.read()
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def _action_rows(contract: Contract) -> list[tuple[str, ...]]:
             f"[{low:g}, {high:g}]",
             f"{kp:g}",
             f"{kd:g}",
-            term.closed_by,
+            term.closed_by if term.kind == "position" else "-",
             term.interpolation,
         )
         for term in contract.actions

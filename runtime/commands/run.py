@@ -37,7 +37,8 @@ def run(
     """Run a policy file on a robot, at rate.
 
     Starts softly, runs, stops softly; prints a report. Ctrl-C stops softly, a second one is an emergency
-    stop; so do SIGTERM and SIGHUP. Exit status: 0, 1 after a fault, 130 after Ctrl-C.
+    stop; so do SIGTERM and SIGHUP. Exit status: 0, 1 after a fault or if the policy never ran, 130 after
+    Ctrl-C.
 
     Args:
         policy: exported policy file.
@@ -68,9 +69,9 @@ def run(
             _write(report, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
     finally:
         _print(result)
-    if result.faults:
-        return 1
-    return 128 + interrupts.received if interrupts.received else 0
+    if interrupts.received and not result.faults:
+        return 128 + interrupts.received
+    return 1 if result.faults or not result.decisions else 0
 
 
 def _write(path: Path, content: bytes, mode: str = "wb") -> None:
@@ -122,7 +123,10 @@ def _ask(controller: Controller) -> None:
     print("ready; press Enter to let the policy run", flush=True)
 
     def wait() -> None:
-        if sys.stdin.readline() and controller.state is State.READY:
+        if not sys.stdin.readline():
+            print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)
+            controller.stop()
+        elif controller.state is State.READY:
             controller.confirm()
 
     threading.Thread(target=wait, daemon=True).start()

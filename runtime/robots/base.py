@@ -48,6 +48,7 @@ def find_robot(name: str) -> Callable[..., Robot]:
         robot: Callable[..., Robot] = known[name].load()
     except ModuleNotFoundError as error:
         module = known[name].module
-        hint = f": pip install 'andante[{module.split('.')[1]}]'" if module.startswith("andante.") else ""
+        extra = module.split(".")[1] if module.startswith("andante.") else None
+        hint = f"; in andante's folder: pip install '.[{extra}]'" if extra else ""
         raise AndanteError(f"robot {name!r} needs {error.name}, which is not installed{hint}") from None
     return robot
