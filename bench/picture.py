@@ -72,7 +72,7 @@ def main() -> None:
         axes.set_title(f"{FRAMES_S[column]:g} s", fontsize=9)
         axes.axis("off")
     plots[0].set_ylabel("height of the bob\n(1 = upright)")
-    plots[0].legend(loc="center right", frameon=False, fontsize=9)
+    plots[0].legend(loc="upper center", bbox_to_anchor=(0.5, 0.93), ncols=2, frameon=False, fontsize=9)
     plots[0].sharex(plots[1])
     plots[0].tick_params(labelbottom=False)
     plots[1].set(xlabel="seconds", ylabel="torque, N m", xlim=(0, SHOWN_S))
