@@ -38,7 +38,7 @@ def angles_and_torques(run_dir: Path) -> tuple[np.ndarray, np.ndarray, float, fl
 
 
 def frames(angle: np.ndarray, decision_s: float, spec) -> list[np.ndarray]:
-    model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
+    model = build_model(spec)
     data = mujoco.MjData(model)
     pictures = []
     with mujoco.Renderer(model, 360, 270) as renderer:

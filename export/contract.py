@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from andante.runtime.contract import (
     NO_ASSERTION,
     SCHEMA,
+    ActionTerm,
     Contract,
     Licences,
     StateTensor,
     Trained,
     Verification,
 )
+from andante.sim.spec.task import TaskSpec
 from andante.train.policy import Policy
 
 
@@ -35,7 +39,7 @@ def build_contract(
     return Contract(
         schema=SCHEMA,
         task=spec.name,
-        robot_model=spec.robot_model,
+        robot_model=spec.robot_name,
         control_period_ns=spec.control_period_ns,
         decimation=spec.decimation,
         chunk_size=policy.chunk_size,
@@ -43,7 +47,7 @@ def build_contract(
         inference_delay=Trained(values=(0,), default=0),
         max_gap_ticks=spec.max_gap_ticks,
         sources=spec.sources,
-        actions=spec.actions,
+        actions=_centered(spec),
         states=tuple(
             StateTensor(name=state.name, size=state.size, initial=state.initial, max_seen=largest)
             for state, largest in zip(policy.state_spec(), max_seen, strict=True)
@@ -51,4 +55,14 @@ def build_contract(
         licences=Licences(policy=licence, robot_model=spec.robot_licence, data=NO_ASSERTION),
         provenance=provenance,
         verification=verification,
+    )
+
+
+def _centered(spec: TaskSpec) -> tuple[ActionTerm, ...]:
+    """The task's action terms, with what counts as executed before the first action."""
+    if spec.action_center is None:
+        return spec.actions
+    middle = iter(spec.action_middle)
+    return tuple(
+        structs.replace(term, center=tuple(next(middle) for _ in term.joints)) for term in spec.actions
     )

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from andante.sim import make
+from andante.sim.spec.randomization import Randomization
 from andante.train.policy import Policy
 from andante.train.scheduler import ChunkScheduler
 
@@ -23,7 +24,13 @@ class Observations:
     """`[N]`: the first decision of an episode."""
 
 
-def observe(policy: Policy, decisions: int, seed: int, restart_every: int) -> Observations:
+def observe(
+    policy: Policy,
+    decisions: int,
+    seed: int,
+    restart_every: int,
+    randomization: Randomization | None = None,
+) -> Observations:
     """Let the policy act with its training noise, for some decisions.
 
     Args:
@@ -31,9 +38,12 @@ def observe(policy: Policy, decisions: int, seed: int, restart_every: int) -> Ob
         decisions: N.
         seed: of the world and of the noise.
         restart_every: decisions after which an episode is cut, whatever its length.
+        randomization: of the world.
     """
     generator = torch.Generator().manual_seed(seed)
-    scheduler = ChunkScheduler(make(policy.spec.name, num_worlds=1, seed=seed, threads=1), policy)
+    name = policy.spec.name
+    env = make(name, num_worlds=1, seed=seed, threads=1, device="cpu", randomization=randomization)
+    scheduler = ChunkScheduler(env, policy)
     noise_shape = (1, policy.execution_horizon, policy.spec.action_size)
     steps = []
     for i in range(decisions):

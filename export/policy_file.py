@@ -18,6 +18,7 @@ from andante.runtime.artifact import Trace, seal
 from andante.runtime.contract import NO_ASSERTION, Contract, Verification
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import PolicySession, decide_all, load_policy, replay
+from andante.sim.spec.randomization import Randomization
 from andante.train.checkpoint import load_run
 from andante.train.policy import Policy
 
@@ -56,11 +57,17 @@ def export_run(
         "train.ticks": str(run.ticks),
         "train.finished": "false" if run.result is None else "true",
     }
-    return export_policy(run.policy, provenance, Path(output), seed, licence)
+    randomization = run.config.randomization.whole
+    return export_policy(run.policy, provenance, Path(output), seed, licence, randomization)
 
 
 def export_policy(
-    policy: Policy, provenance: dict[str, str], output: Path, seed: int = 0, licence: str = NO_ASSERTION
+    policy: Policy,
+    provenance: dict[str, str],
+    output: Path,
+    seed: int = 0,
+    licence: str = NO_ASSERTION,
+    randomization: Randomization | None = None,
 ) -> Verification:
     """As `export_run`, for a policy in memory; it is frozen by this."""
     if not output.parent.is_dir():
@@ -77,10 +84,10 @@ def export_policy(
     )
     session = PolicySession(model, draft, "", output)
 
-    golden = observe(policy, TRACE_DECISIONS, seed, TRACE_RESTART)
+    golden = observe(policy, TRACE_DECISIONS, seed, TRACE_RESTART, randomization)
     trace = Trace(golden.sources, golden.reset, *decide_all(session, golden.sources, golden.reset))
     # Another world than the trace's, so that no observation is used twice.
-    longer = observe(policy, REPLAY_DECISIONS, seed + 1, REPLAY_RESTART)
+    longer = observe(policy, REPLAY_DECISIONS, seed + 1, REPLAY_RESTART, randomization)
     reference = Trace(longer.sources, longer.reset, *decide_in_torch(policy, longer))
     verification = _verify(session, reference, output)
     contract = _finish(draft, verification, np.concatenate([trace.states, reference.states]))

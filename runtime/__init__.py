@@ -6,48 +6,39 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .artifact import Artifact, Trace, read_artifact, seal
-    from .command import JointCommand, Sample
-    from .contract import Contract
-    from .controller import Controller
-    from .errors import AndanteError, ArtifactError, ProfileError
-    from .loop import LoopReport, RealtimeLoop
-    from .policy import PolicySession, load_policy
-    from .profile import Profile, load_profile
-    from .robots.base import Robot
-
-__all__ = [
-    "AndanteError",
-    "Artifact",
-    "ArtifactError",
-    "Contract",
-    "Controller",
-    "JointCommand",
-    "LoopReport",
-    "PolicySession",
-    "Profile",
-    "ProfileError",
-    "RealtimeLoop",
-    "Robot",
-    "Sample",
-    "Trace",
-    "load_policy",
-    "load_profile",
-    "read_artifact",
-    "seal",
-]
+    from .artifact import Artifact as Artifact
+    from .artifact import Trace as Trace
+    from .artifact import read_artifact as read_artifact
+    from .artifact import seal as seal
+    from .command import JointCommand as JointCommand
+    from .command import Sample as Sample
+    from .contract import Contract as Contract
+    from .controller import Controller as Controller
+    from .errors import AndanteError as AndanteError
+    from .errors import ArtifactError as ArtifactError
+    from .errors import ProfileError as ProfileError
+    from .loop import LoopReport as LoopReport
+    from .loop import RealtimeLoop as RealtimeLoop
+    from .policy import PolicySession as PolicySession
+    from .policy import load_policy as load_policy
+    from .profile import Profile as Profile
+    from .profile import load_profile as load_profile
+    from .robots.base import Robot as Robot
+    from .worker import AsynchronousWorker as AsynchronousWorker
 
 _HOMES = {
-    "artifact": {"Artifact", "Trace", "read_artifact", "seal"},
-    "command": {"JointCommand", "Sample"},
-    "contract": {"Contract"},
-    "controller": {"Controller"},
-    "errors": {"AndanteError", "ArtifactError", "ProfileError"},
-    "loop": {"LoopReport", "RealtimeLoop"},
-    "policy": {"PolicySession", "load_policy"},
-    "profile": {"Profile", "load_profile"},
-    "robots.base": {"Robot"},
+    "artifact": ("Artifact", "Trace", "read_artifact", "seal"),
+    "command": ("JointCommand", "Sample"),
+    "contract": ("Contract",),
+    "controller": ("Controller",),
+    "errors": ("AndanteError", "ArtifactError", "ProfileError"),
+    "loop": ("LoopReport", "RealtimeLoop"),
+    "policy": ("PolicySession", "load_policy"),
+    "profile": ("Profile", "load_profile"),
+    "robots.base": ("Robot",),
+    "worker": ("AsynchronousWorker",),
 }
+__all__ = [name for names in _HOMES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:

@@ -16,25 +16,31 @@ class ActionMap:
     def __init__(self, contract: Contract, profile: Profile) -> None:
         """Make the map; contract and profile must fit each other."""
         columns = {
-            joint: (term.kind == "effort", term.kp[i], term.kd[i])
+            joint: (term.kind, term.kp[i], term.kd[i])
             for term in contract.actions
             for i, joint in enumerate(term.joints)
         }
-        order = [joint.name for joint in profile.actuated]
-        self._column = np.array([contract.action_joints.index(name) for name in order])
-        self._effort = np.array([columns[name][0] for name in order])
-        # An effort column has no position to hold: gains would add torque that training did not have.
-        self._kp = np.array([0.0 if columns[name][0] else columns[name][1] for name in order])
-        self._kd = np.array([0.0 if columns[name][0] else columns[name][2] for name in order])
-        self._sign = np.array([joint.sign for joint in profile.actuated], np.float64)
-        self._offset = np.array([joint.zero_offset for joint in profile.actuated])
-        self._values = np.zeros(len(order))
+        joints = profile.actuated
+        # Rows tau_ff, q, dq; then kp, kd: as in `JointCommand.rows`.
+        self._columns = np.array([[contract.action_joints.index(joint.name) for joint in joints]] * 3)
+        self._values, self._slopes, self._offsets = np.zeros((3, 3, len(joints)))
+        self._gains = np.zeros((2, len(joints)))
+        for j, joint in enumerate(joints):
+            kind, kp, kd = columns[joint.name]
+            row = ("effort", "position", "velocity").index(kind)
+            self._slopes[row, j] = joint.sign / joint.gear_ratio if kind == "effort" else joint.scale
+            self._offsets[row, j] = joint.zero_offset if kind == "position" else 0.0
+            # Power is the same on both sides of a gear.
+            self._gains[:, j] = np.array([kp, kd]) / joint.gear_ratio**2
+        self._no_target = np.array([columns[joint.name][0] != "position" for joint in joints])
+        self._any_without = bool(self._no_target.any())
 
     def fill(self, command: JointCommand, action: NDArray[np.float64], q: NDArray[np.float64]) -> None:
         """Fill a command from an action `[A]`, SI units; `q` `[Ja]` is where the joints are."""
-        np.take(action, self._column, out=self._values)
-        np.multiply(self._values, self._sign, out=self._values)
-        command.set_track(self._values, 0.0, self._kp, self._kd)
-        np.add(command.q, self._offset, out=command.q)
-        np.copyto(command.q, q, where=self._effort)
-        np.copyto(command.tau_ff, self._values, where=self._effort)
+        action.take(self._columns, None, self._values, "clip")
+        np.multiply(self._slopes, self._values, out=self._values)
+        np.add(self._values, self._offsets, out=command.targets)
+        if self._any_without:
+            np.copyto(command.q, q, where=self._no_target)
+        command.gains[:] = self._gains
+        command.mode = "track"

@@ -43,6 +43,9 @@ class Trace:
     actions: NDArray[np.float32]
     """`[N, H, A]`."""
 
+    def __str__(self) -> str:
+        return f"{len(self.reset)} decisions, {int(self.reset.sum())} resets"
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -67,15 +70,10 @@ def read_artifact(path: str | Path) -> Artifact:
     rest, metadata = _split(model, str(path))
     missing = [key for key in (_CONTRACT, _TRACE, _DIGEST) if key not in metadata]
     if missing:
-        raise ArtifactError(
-            f"{path}: no {', '.join(missing)} in its metadata: not exported by andante, or damaged"
-        )
+        raise ArtifactError(f"{path}: no {', '.join(missing)} in it: not exported by andante, or damaged")
     digest = _digest(rest, metadata)
     if digest != metadata[_DIGEST]:
-        raise ArtifactError(
-            f"{path}: damaged: sealed with sha256 {metadata[_DIGEST][:16]}..., "
-            f"its content now has {digest[:16]}..."
-        )
+        raise ArtifactError(f"{path}: damaged: sealed as {metadata[_DIGEST][:16]}..., is {digest[:16]}...")
     contract = Contract.from_json(metadata[_CONTRACT], f"{path}: contract")
     trace = _decode_trace(metadata[_TRACE], str(path))
     _check_trace(trace, contract, str(path))
@@ -93,11 +91,7 @@ def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
     _check_trace(trace, contract, where)
     metadata |= {_CONTRACT: contract.to_json(), _TRACE: _encode_trace(trace)}
     metadata[_DIGEST] = _digest(rest, metadata)
-    entries = (
-        wire.encode(_METADATA, wire.encode(1, key.encode()) + wire.encode(2, value.encode()))
-        for key, value in metadata.items()
-    )
-    return b"".join([*rest, *entries])
+    return b"".join([*rest, *(wire.encode(_METADATA, _encode_entry(*entry)) for entry in metadata.items())])
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -142,8 +136,11 @@ def _entry(message: memoryview) -> tuple[str, str]:
     fields = list(wire.scan(message))
     if [field.number for field in fields] != [1, 2]:
         raise ValueError("metadata entry is not a key and a value")
-    key, value = (str(field.payload, "utf-8") for field in fields)
-    return key, value
+    return str(fields[0].payload, "utf-8"), str(fields[1].payload, "utf-8")
+
+
+def _encode_entry(key: str, value: str) -> bytes:
+    return wire.encode(1, key.encode()) + wire.encode(2, value.encode())
 
 
 def _digest(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
@@ -151,41 +148,32 @@ def _digest(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
     for raw in rest:
         sha.update(raw)
     for key in sorted(metadata.keys() - {_DIGEST}):
-        sha.update(wire.encode(1, key.encode()) + wire.encode(2, metadata[key].encode()))
+        sha.update(_encode_entry(key, metadata[key]))
     return sha.hexdigest()
 
 
 def _encode_trace(trace: Trace) -> str:
-    arrays: dict[str, NDArray[np.generic]] = {
-        "reset": trace.reset,
-        "states": trace.states,
-        "actions": trace.actions,
-    }
-    arrays |= {_SOURCE_PREFIX + name: values for name, values in trace.sources.items()}
+    own = {"reset": trace.reset, "states": trace.states, "actions": trace.actions}
+    sources = {_SOURCE_PREFIX + name: values for name, values in trace.sources.items()}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    np.savez_compressed(buffer, allow_pickle=False, **own, **sources)
     return base64.b64encode(buffer.getvalue()).decode()
 
 
 def _decode_trace(text: str, where: str) -> Trace:
     try:
         with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
-            sources = {
-                name.removeprefix(_SOURCE_PREFIX): arrays[name]
-                for name in arrays.files
-                if name.startswith(_SOURCE_PREFIX)
-            }
+            names = [name for name in arrays.files if name.startswith(_SOURCE_PREFIX)]
+            sources = {name.removeprefix(_SOURCE_PREFIX): arrays[name] for name in names}
             return Trace(sources, arrays["reset"], arrays["states"], arrays["actions"])
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ArtifactError(f"{where}: golden trace is not readable: {error}") from None
 
 
 def _check_trace(trace: Trace, contract: Contract, where: str) -> None:
-    expected = [source.name for source in contract.sources]
-    if sorted(trace.sources) != sorted(expected):
-        raise ArtifactError(
-            f"{where}: golden trace has sources {sorted(trace.sources)}, contract says {sorted(expected)}"
-        )
+    found, expected = sorted(trace.sources), sorted(source.name for source in contract.sources)
+    if found != expected:
+        raise ArtifactError(f"{where}: golden trace has sources {found}, contract says {expected}")
     decisions = trace.reset.size
     if not decisions:
         raise ArtifactError(f"{where}: golden trace has no decisions")

@@ -15,39 +15,36 @@ from .errors import AndanteError
 class Command(NamedTuple):
     """Where a command lives, and what it needs beyond the bare package."""
 
-    target: str
+    module: str
+    """Of `andante`; has a function of the command's name."""
     extra: str | None
     """What the extra must have brought, for some of its options at least."""
     summary: str
 
 
 COMMANDS = {
-    "train": Command("andante.train.cli:train", "train", "train a policy on a task"),
-    "play": Command("andante.train.play:play", "train", "watch an agent on a task: video and plot"),
-    "export": Command(
-        "andante.export.cli:export", "export", "write a run's policy as one verified ONNX file"
-    ),
-    "verify": Command(
-        "andante.runtime.commands.verify:verify", "train", "check a policy file's digest and golden trace"
-    ),
-    "inspect": Command("andante.runtime.commands.inspect:inspect", None, "print a policy file's contract"),
-    "run": Command("andante.runtime.commands.run:run", None, "run a policy file on a robot, at rate"),
-    "tasks": Command("andante.sim.cli:tasks", "sim", "list the tasks, or describe one"),
+    "train": Command("train.cli", "train", "train a policy on a task"),
+    "play": Command("train.play", "train", "watch an agent on a task: video and plot"),
+    "export": Command("export.cli", "export", "write a run's policy as one verified ONNX file"),
+    "verify": Command("runtime.commands.verify", "train", "check a policy file's digest and golden trace"),
+    "inspect": Command("runtime.commands.inspect", None, "print a policy file's contract"),
+    "run": Command("runtime.commands.run", None, "run a policy file on a robot, at rate"),
+    "operate": Command("runtime.commands.operate", None, "send an operator's wishes to a run elsewhere"),
+    "doctor": Command("runtime.commands.doctor", None, "inspect this machine, or a robot's profile"),
+    "simulate": Command("sim.udp_robot", "sim", "simulate a robot in real time behind UDP"),
+    "replay": Command("runtime.recorder.commands", "record", "run a recording again to the first difference"),
+    "diff": Command("runtime.recorder.commands", "record", "compare two recordings"),
+    "report": Command("runtime.recorder.commands", "record", "plot a recording"),
+    "profile": Command("runtime.commands.profile", None, "check a robot profile, and that a policy fits it"),
+    "tasks": Command("sim.cli", "sim", "list the tasks, or describe one"),
 }
 
 
 def usage() -> str:
     """The text of `andante --help`."""
     lines = [f"  {name:<9}{command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: andante COMMAND [OPTIONS]",
-            "",
-            *lines,
-            "",
-            "andante COMMAND --help tells a command's options.",
-        ]
-    )
+    hint = "andante COMMAND --help tells a command's options."
+    return "\n".join(["usage: andante COMMAND [OPTIONS]", "", *lines, "", hint])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,15 +65,10 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"no command {words[0]!r}; commands: {', '.join(COMMANDS)}", 2)
     # Two OpenMP threads that spin between kernels starve each other; must be set before torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    module_name, function_name = command.target.split(":")
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
-        status = tyro.cli(
-            function,
-            prog=f"andante {words[0]}",
-            args=words[1:],
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
+        function = getattr(importlib.import_module(f"andante.{command.module}"), words[0])
+        options = (tyro.conf.FlagCreatePairsOff,)
+        status = tyro.cli(function, prog=f"andante {words[0]}", args=words[1:], config=options)
         sys.stdout.flush()
     except AndanteError as error:
         return _fail(str(error), 1)

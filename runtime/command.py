@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -11,8 +11,23 @@ from numpy.typing import NDArray
 
 from .errors import AndanteError
 
-Signal = Literal["joint_position", "joint_velocity"]
+Floats = NDArray[np.float64]
 Mode = Literal["disabled", "damping", "track"]
+
+SIGNAL_SIZES: dict[str, int | None] = {
+    "joint_position": None,
+    "joint_velocity": None,
+    "joint_temperature": None,
+    "orientation": 4,
+    "angular_velocity": 3,
+    "linear_acceleration": 3,
+    "linear_velocity": 3,
+    "position": 3,
+    "battery_voltage": 1,
+}
+"""Numbers in each kind of signal; None is one per joint. `orientation` is a unit quaternion w, x, y, z that
+turns vectors of the sensor's frame into the world's. A signal of another body than the robot's base is named
+`kind/body`."""
 
 FIELDS = ("q", "dq", "tau_ff", "kp", "kd")
 """The fields of a `JointCommand` that an output may or may not be able to carry."""
@@ -21,23 +36,65 @@ NEVER_NS = -(2**62)
 """Receive stamp of a signal that has not arrived yet: older than any age allowed."""
 
 
+def signal_size(signal: str, joints: int) -> int:
+    """Numbers in a signal of a robot with so many joints.
+
+    Raises:
+        AndanteError: no such kind of signal.
+    """
+    kind = signal.partition("/")[0]
+    if kind not in SIGNAL_SIZES:
+        raise AndanteError(f"no signal {signal!r}; kinds of signals: {', '.join(SIGNAL_SIZES)}")
+    return SIGNAL_SIZES[kind] or joints
+
+
+@dataclass
+class OperatorInput:
+    """What the operator wants at this tick, on the sample's clock."""
+
+    command: Floats
+    """Task command `[k]`, in the order and units of the contract's source of kind `command`."""
+    command_ns: int = NEVER_NS
+    """When it arrived."""
+    start: bool = False
+    """Let the policy run; counts in `READY` only."""
+    stop: bool = False
+    """Stop softly."""
+    e_stop: str | None = None
+    """Reason of an emergency stop."""
+    heartbeat_ns: int | None = None
+    """When the emergency-stop device last said that it is not pressed; None where there is no such device."""
+
+
 @dataclass
 class Sample:
-    """What the robot measured, in the robot's own convention and SI units.
+    """What the robot measured, in the robot's own convention and SI units, and what the operator wants.
 
-    `values` holds one array `[J]` per signal, in the profile's joint order; `received_ns` says when each
-    arrived, `now_ns` what time it is after that, all on one monotonic clock.
+    `values` holds one array per signal, per-joint ones `[J]` in the profile's joint order. `received_ns` says
+    when each arrived, `now_ns` what time it is after that, all on one monotonic clock; `source_ns` is the
+    stamp of the sensor's own clock, equal to `received_ns` where it has none.
+
+    Nothing else influences a tick: the same samples at the same ticks give the same commands.
     """
 
-    values: dict[str, NDArray[np.float64]]
+    values: dict[str, Floats]
     received_ns: dict[str, int]
+    source_ns: dict[str, int]
     now_ns: int
+    operator: OperatorInput
+    overrun: bool = False
+    """The driver's work ended after the next deadline, or it missed a tick."""
+    answered: bool = True
+    """An inference asked for earlier is done; an answer that is not is waited for at later ticks."""
+    delay_ticks: int = 0
+    """How many ticks inference needs, as far as the driver has seen."""
 
     @classmethod
-    def allocate(cls, signals: Iterable[str], joints: int) -> Sample:
+    def allocate(cls, signals: Iterable[str], joints: int, command_size: int = 0) -> Sample:
         """Zeros that never arrived, to be filled in place."""
-        signals = tuple(signals)
-        return cls({signal: np.zeros(joints) for signal in signals}, dict.fromkeys(signals, NEVER_NS), 0)
+        values = {signal: np.zeros(signal_size(signal, joints)) for signal in signals}
+        never = dict.fromkeys(values, NEVER_NS)
+        return cls(values, never, never.copy(), 0, OperatorInput(np.zeros(command_size)))
 
     def take(self, other: Sample) -> None:
         """Take over the signals of `other`; whatever is wrong with one of them is an exception."""
@@ -47,6 +104,7 @@ class Sample:
                 raise AndanteError(f"{signal} has shape {found.shape}, expected {values.shape}")
             np.copyto(values, found)
             self.received_ns[signal] = int(other.received_ns[signal])
+            self.source_ns[signal] = int(other.source_ns[signal])
         self.now_ns = int(other.now_ns)
 
     def lose(self) -> None:
@@ -63,14 +121,30 @@ class JointCommand:
     `valid_for_ns` is how long a receiver may go on obeying. In mode `disabled` nothing is to be written.
     """
 
+    rows: Floats = field(init=False, repr=False, compare=False)
+    """The fields' memory `[5, Ja]` in the order `tau_ff`, `q`, `dq`, `kp`, `kd`."""
+    limited: Floats = field(init=False, repr=False, compare=False)
+    """Rows `tau_ff` and `q`."""
+    state: Floats = field(init=False, repr=False, compare=False)
+    """Rows `q` and `dq`."""
+    targets: Floats = field(init=False, repr=False, compare=False)
+    """Rows `tau_ff`, `q` and `dq`."""
+    gains: Floats = field(init=False, repr=False, compare=False)
+    """Rows `kp` and `kd`."""
     tick: int
     valid_for_ns: int
     mode: Mode
-    q: NDArray[np.float64]
-    dq: NDArray[np.float64]
-    tau_ff: NDArray[np.float64]
-    kp: NDArray[np.float64]
-    kd: NDArray[np.float64]
+    q: Floats
+    dq: Floats
+    tau_ff: Floats
+    kp: Floats
+    kd: Floats
+
+    def __post_init__(self) -> None:
+        self.rows = np.array([self.tau_ff, self.q, self.dq, self.kp, self.kd], np.float64)
+        self.tau_ff, self.q, self.dq, self.kp, self.kd = self.rows
+        self.limited, self.state = self.rows[:2], self.rows[1:3]
+        self.targets, self.gains = self.rows[:3], self.rows[3:]
 
     @classmethod
     def allocate(cls, joints: int, valid_for_ns: int) -> JointCommand:
@@ -79,32 +153,23 @@ class JointCommand:
 
     def copy(self) -> JointCommand:
         """An independent copy: the controller fills one command over and over."""
-        arrays = (getattr(self, field).copy() for field in FIELDS)
-        return JointCommand(self.tick, self.valid_for_ns, self.mode, *arrays)
+        return JointCommand(self.tick, self.valid_for_ns, self.mode, *(getattr(self, key) for key in FIELDS))
 
     def set_zero(self, mode: Mode) -> None:
         """No torque at all."""
         self.mode = mode
-        for array in (self.q, self.dq, self.tau_ff, self.kp, self.kd):
-            array.fill(0.0)
+        self.rows.fill(0.0)
 
-    def set_damping(self, q: NDArray[np.float64], kd: NDArray[np.float64]) -> None:
+    def set_damping(self, q: Floats, kd: Floats) -> None:
         """Brake in proportion to velocity; `q` is where the joints are."""
         self.set_zero("damping")
         np.copyto(self.q, q)
         np.copyto(self.kd, kd)
 
-    def set_track(
-        self,
-        q: NDArray[np.float64],
-        dq: NDArray[np.float64] | float,
-        kp: NDArray[np.float64],
-        kd: NDArray[np.float64],
-    ) -> None:
+    def set_track(self, q: Floats, dq: Floats | float, kp: Floats, kd: Floats) -> None:
         """Follow a pose and its velocity."""
-        self.mode = "track"
+        self.set_zero("track")
         np.copyto(self.q, q)
         np.copyto(self.dq, dq)
-        self.tau_ff.fill(0.0)
         np.copyto(self.kp, kp)
         np.copyto(self.kd, kd)

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
-from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from .action import ActionMap
-from .chunk import ChunkBuffer
-from .command import JointCommand, Sample
+from .command import JointCommand, OperatorInput, Sample
+from .contract import Contract
 from .errors import AndanteError, ProfileError
 from .fallback import FallbackPlayer
 from .measurement import Measurement
+from .planner import Counters, Execution, Mode, Planner
 from .policy import PolicySession
-from .profile import EVENTS, Hold, Profile, Track, check_fit
-from .safety import SafetyFilter
+from .profile import Profile, check_fit
+from .safety import find_predicates
 from .sequence import Sequence
-from .states import EDGES, Reset, State
-from .worker import SynchronousWorker, Worker
+from .states import EDGES, LIVE, Reset, State
+from .steps import EVENTS, Brake, Hold, Track
+from .worker import Worker
 
 OVERRUN = "work ended after the next deadline, or a tick was missed"
-
-
-@dataclass
-class Counters:
-    """What happened since activation."""
-
-    ticks: int = 0
-    """Ticks that emitted a command."""
-    skipped: int = 0
-    """Ticks that the driver left out."""
-    decisions: int = 0
-    dropped: int = 0
-    """Decisions not asked for: their tick was skipped, or a source was stale."""
-    refused: int = 0
-    """Chunks that came late, or from before a reset."""
-    starved: int = 0
-    """Ticks of a running policy that no chunk covered."""
-    gaps: int = 0
-    """Gaps so long that they reset the memory."""
-    saturations: int = 0
-    """How often an action or a torque began to exceed its limit."""
+HEARTBEAT_S = 0.5
+"""Longest silence of an emergency-stop device where the profile demands none, but there is one."""
+SWAP_TICKS = 5
+"""Over so many ticks the commands of a new policy take over from the last one of the old."""
 
 
 class Controller:
     """Runs a policy on a robot: `warmup`, `activate`, then `tick` until it is `DISABLED` again.
 
-    Deterministic: the same ticks, samples and calls give the same commands, bit by bit. Nothing sleeps,
-    waits or does I/O, and after `warmup` no array is allocated. `confirm`, `stop`, `emergency_stop` and
-    `overrun` may come from signal handlers and other threads: the next tick obeys. All else belongs to the
-    ticking thread.
+    Deterministic: the same samples at the same ticks give the same commands, bit by bit. Nothing sleeps,
+    waits or does I/O, and after `warmup` no array is allocated while the policy runs. Everything belongs to
+    the ticking thread; what the operator wants is in the samples.
     """
 
-    state: State
     fault: str | None
     """Event and reason of the latched fault."""
-    counters: Counters
+    waiting: str | None
+    """In `WAIT_SENSORS`: for what."""
 
     def __init__(
         self,
@@ -64,65 +48,72 @@ class Controller:
         profile: Profile,
         execution_horizon: int | None = None,
         worker: Worker | None = None,
+        inference_delay: int | None = None,
+        mode: Mode | None = None,
+        overlap: int | None = None,
     ) -> None:
         """Join a policy and a robot.
 
         Args:
-            policy: owned by this controller from now on; nobody else may advance its memory.
+            policy: owned by this controller from now on; nobody else may use it.
             profile: the robot.
             execution_horizon: s, one of the trained values; the contract's default when None.
-            worker: decides with `policy`; one that answers within the tick when None.
+            worker: decides with `policy`, and stays the caller's to close; within the tick when None.
+            inference_delay: d to begin with, one of the trained values; the contract's default when None.
+            mode: how chunks are executed, see `Execution`; what the policy was trained for when None.
+            overlap: ticks over which a new chunk takes over in mode `blend`.
 
         Raises:
-            ProfileError: policy and profile do not fit.
-            AndanteError: the policy was not trained for that execution horizon, or needs a worker.
+            ProfileError: policy and profile do not fit, or a safety predicate is unknown.
+            AndanteError: the policy was not trained to be executed that way, or for such a worker.
         """
         contract = policy.contract
         check_fit(contract, profile)
-        trained = contract.execution_horizon
-        horizon = trained.default if execution_horizon is None else execution_horizon
-        if horizon not in trained.values:
-            raise AndanteError(
-                f"execution horizon {horizon} was not trained; trained: {list(trained.values)}"
-            )
-        period_ns, delay = contract.control_period_ns, contract.inference_delay
-        if delay.default > 0 and worker is None:
-            raise AndanteError(
-                f"the policy acts {delay.default} ticks after its observation: a worker must be given, the "
-                f"synchronous one answers at once"
-            )
-        joints, columns = len(profile.actuated), len(contract.action_joints)
-        self.contract = contract
+        execution = Execution.resolve(contract, execution_horizon, inference_delay, mode, overlap)
+        period_ns = contract.control_period_ns
         self.profile = profile
-        self.execution_horizon = horizon
-        self.worker: Worker = SynchronousWorker(policy) if worker is None else worker
         self.state = State.DISABLED
-        self.fault = None
-        self._policy = policy
-        self._chunks = ChunkBuffer(contract.chunk_size, columns, delay.default, max(delay.values))
+        self.fault = self.waiting = None
         self._measured = Measurement(contract, profile)
-        self._safety = SafetyFilter(contract, profile)
-        self._actions = ActionMap(contract, profile)
+        self._predicates = find_predicates(profile)
         self._start_sequence = Sequence(profile.start, profile, period_ns)
         self._stop_sequence = Sequence(profile.stop, profile, period_ns)
         self._fallback = FallbackPlayer(profile, period_ns)
-        self._command = JointCommand.allocate(joints, (contract.max_gap_ticks + 1) * period_ns)
+        self._command = JointCommand.allocate(len(profile.actuated), _validity_ns(contract))
+        self._before = self._command.copy()
         self._damping = profile.kd("damping")
-        self._action = np.zeros(columns)
-        self._e_stop: str | None = None
+        operator = profile.operator
+        self._heartbeat_ns = round((operator.heartbeat_s or HEARTBEAT_S) * 1e9)
+        self._link_ns = math.inf if operator.link_s is None else round(operator.link_s * 1e9)
+        self.planner = Planner(policy, profile, self._measured, execution, worker or Worker(policy))
+        self._incoming: Planner | None = None
+        self._blending = 0
         self._tick = -1
         self._skipped = 0
-        self._next_decision: int | None = None
         self._resets = {
             Reset.MEMORY: self._reset_memory,
             Reset.SEQUENCE: self._reset_sequences,
             Reset.EVENTS: self._fallback.reset,
-            Reset.CONFIRMATION: self._reset_confirmation,
-            Reset.REQUESTS: self._reset_requests,
+            Reset.SIGNALS: self._measured.reset,
             Reset.COUNTERS: self._reset_counters,
         }
         for reset in self._resets.values():
             reset()
+
+    @property
+    def contract(self) -> Contract:
+        """Of the policy in force."""
+        return self.policy.contract
+
+    @property
+    def worker(self) -> Worker:
+        """What decides with it."""
+        return self.planner.worker
+
+    @property
+    def policy(self) -> PolicySession:
+        """The policy in force: to be looked at, between ticks."""
+        return self.planner.policy
 
     def check_output(self, carries: Set[str]) -> None:
         """Refuse an output that cannot carry what this robot may be told, its fallback included.
@@ -130,21 +121,18 @@ class Controller:
         Raises:
             ProfileError: names the fields that are missing.
         """
-        needed = {"tau_ff"}
-        if self.profile.pd_loop == "drive":
-            profile = self.profile
-            steps = [step for event in EVENTS for step in profile.fallback.ladder(event)]
-            moves = [
-                step for step in (*profile.start, *profile.stop, *steps) if isinstance(step, Hold | Track)
-            ]
-            kinds = {term.kind for term in self.contract.actions}
-            needed = {"kd"} | ({"tau_ff"} if "effort" in kinds else set())
-            if moves or "position" in kinds:
-                needed |= {"q", "dq", "kp"}
+        profile, needed = self.profile, {"tau_ff"}
+        if profile.pd_loop == "drive":
+            fields = {"position": {"q", "dq", "kp"}, "velocity": {"dq"}, "effort": {"tau_ff"}}
+            needed = {"kd"}.union(*(fields[term.kind] for term in self.contract.actions))
+            ladders = [ladder for event in EVENTS for ladder in profile.fallback.ladders(event)]
+            for step in chain(profile.start, profile.stop, *ladders):
+                if isinstance(step, Brake | Hold | Track):
+                    needed |= fields["position"]
         if missing := needed - carries:
             raise ProfileError(
                 f"the output cannot carry {', '.join(sorted(missing))}, which robot "
-                f"{self.profile.robot_model!r} needs with pd_loop {self.profile.pd_loop!r}; "
+                f"{profile.robot_model!r} needs with pd_loop {profile.pd_loop!r}; "
                 f"it carries {', '.join(sorted(carries))}"
             )
 
@@ -152,12 +140,14 @@ class Controller:
         """Run the policy a few times; nothing of it stays in the memory.
 
         Raises:
-            AndanteError: not `DISABLED`.
+            AndanteError: not `DISABLED`, or an inference that was begun earlier has not ended.
         """
         self._expect(State.DISABLED, "warmup")
+        if not self.worker.idle:
+            raise AndanteError("cannot warm up: an inference has not ended")
         for _ in range(3):
-            self._policy.infer()
-        self._policy.reset()
+            self.policy.infer()
+        self.policy.reset()
 
     def activate(self) -> None:
         """Begin: from `DISABLED` to `WAIT_SENSORS`, with everything reset.
@@ -170,29 +160,8 @@ class Controller:
             raise AndanteError(f"cannot activate: a fault is latched ({self.fault}); clear it first")
         self._enter(State.WAIT_SENSORS)
 
-    def confirm(self) -> None:
-        """Let the policy run, from `READY`.
-
-        Raises:
-            AndanteError: not `READY`.
-        """
-        self._expect(State.READY, "confirm")
-        self._confirmed = True
-
-    def stop(self) -> None:
-        """Stop softly: play the stop sequence, then `DISABLED`. A fault goes on."""
-        self._stop_requested = self.state is not State.DISABLED
-
-    def emergency_stop(self, reason: str = "operator") -> None:
-        """Raise the event `e_stop`; it stays until `clear`."""
-        self._e_stop = reason
-
-    def overrun(self) -> None:
-        """Tell that work ended after the next deadline, or that a tick was missed."""
-        self._overrun = True
-
     def clear(self) -> None:
-        """Take the latched fault and the emergency stop away: from `FAULT` to `DISABLED`.
+        """Take the latched fault away: from `FAULT` to `DISABLED`.
 
         Raises:
             AndanteError: in any other state.
@@ -201,66 +170,116 @@ class Controller:
             self._expect(State.FAULT, "clear")
             self._enter(State.DISABLED)
         self.fault = None
-        self._e_stop = None
 
     def deactivate(self) -> None:
         """To `DISABLED` from any state, at once and without a stop sequence. A fault stays latched."""
         if self.state is not State.DISABLED:
             self._enter(State.DISABLED)
 
+    def swap(
+        self, policy: PolicySession, execution_horizon: int | None = None, worker: Worker | None = None
+    ) -> None:
+        """Go over to another policy: at the next decision, gradually over a few ticks. Any thread may ask.
+
+        A running one goes on until the new one has its first action. The new memory begins at its initial
+        values. A policy of the same digest is the one in force: it stays, with its memory.
+
+        Args:
+            policy: warmed up here; owned by this controller from now on.
+            execution_horizon: as in the constructor.
+            worker: as in the constructor.
+
+        Raises:
+            ProfileError: policy and profile do not fit. Nothing has changed.
+            AndanteError: another control period, or an untrained horizon. Nothing has changed.
+        """
+        old, new = self.contract, policy.contract
+        if new.control_period_ns != old.control_period_ns:
+            periods = new.control_period_ns * 1e-6, old.control_period_ns * 1e-6
+            raise AndanteError("a period of {:g} ms cannot take over from one of {:g} ms".format(*periods))
+        check_fit(new, self.profile)
+        execution = Execution.resolve(new, execution_horizon)
+        if policy.digest == self.policy.digest:
+            self._incoming = None
+            return
+        for _ in range(3):
+            policy.infer()
+        worker = worker or Worker(policy)
+        self._incoming = Planner(policy, self.profile, self._measured, execution, worker)
+
     def tick(self, tick: int, sample: Sample) -> JointCommand:
         """Advance by one control tick.
 
         Args:
             tick: number of this control period; increases, and may skip.
-            sample: what is measured before this tick.
+            sample: what is measured and wanted before this tick.
 
         Returns:
             The command of this tick: finite, within limits, and the same object every time.
 
         Raises:
-            AndanteError: the tick does not increase.
+            AndanteError: the tick does not increase, or an array's shape is not that of profile and contract.
         """
         if tick <= self._tick:
             raise AndanteError(f"tick {tick} after tick {self._tick}: ticks must increase")
         self._skipped = tick - self._tick - 1 if self.counters.ticks else 0
         self._tick = self._command.tick = tick
-        if self.state is State.DISABLED:
-            self._command.set_zero("disabled")
-            return self._command
-        self.counters.skipped += self._skipped
-        self._measured.update(sample)
-        self._advance(self._watch())
+        if self.state is not State.RUN and (incoming := self._incoming) is not None:
+            self._adopt(incoming)
+        if self.state is not State.DISABLED:
+            self.counters.skipped += self._skipped
+            self._measured.update(sample)
+            self._advance(self._watch(sample), sample)
         self._compose()
-        if self._command.mode != "disabled":
-            self.counters.ticks += 1
+        self.counters.ticks += self._command.mode != "disabled"
         return self._command
 
-    def _watch(self) -> bool:
-        """Raise the events that this tick's measurement and the driver bring; whether there were none."""
-        measured = self._measured
-        events = [
-            ("non_finite", measured.not_finite()),
-            ("e_stop", self._e_stop),
-            ("limit", measured.beyond_limit()),
-            ("stale_source", measured.stale),
-            ("overrun", OVERRUN if self._overrun else None),
-        ]
-        self._overrun = False
-        quiet = True
+    def _watch(self, sample: Sample) -> bool:
+        """Raise the events that this tick's sample brings; whether the policy could begin with it."""
+        measured, operator, now_ns = self._measured, sample.operator, sample.now_ns
+        seeing = self.state is not State.WAIT_SENSORS or measured.stale is None
+        events: list[tuple[str, str | None]] = [("e_stop", self._pressed(operator, now_ns))]
+        if seeing:
+            events = [
+                *measured.faults,
+                *events,
+                ("non_finite", self.planner.inputs.command.wrong(operator)),
+                ("stale_source", measured.stale),
+                ("operator", self._lost_link(operator, now_ns)),
+                ("overrun", OVERRUN if sample.overrun else None),
+                *[("custom", predicate(measured)) for predicate in self._predicates],
+            ]
+        quiet = seeing
         for event, reason in events:
-            blind = self.state is State.WAIT_SENSORS and measured.stale is not None
-            if reason is not None and (not blind or event == "e_stop"):
+            if reason is not None:
                 quiet = False
                 self._raise(event, reason)
         return quiet
 
+    def _pressed(self, operator: OperatorInput, now_ns: int) -> str | None:
+        """Why the emergency stop counts as pressed. It is normally closed: silence is a reason."""
+        if operator.e_stop is not None:
+            return operator.e_stop
+        if operator.heartbeat_ns is None:
+            return None if self.profile.operator.heartbeat_s is None else "no emergency-stop device"
+        age_ns = now_ns - operator.heartbeat_ns
+        if 0 <= age_ns <= self._heartbeat_ns:
+            return None
+        return f"the emergency-stop device has been silent for {age_ns * 1e-6:.1f} ms"
+
+    def _lost_link(self, operator: OperatorInput, now_ns: int) -> str | None:
+        age_ns = self.planner.inputs.command.silence_ns(operator, now_ns)
+        lost = self.state in (State.READY, State.RUN) and age_ns > self._link_ns
+        return f"no command for {age_ns * 1e-6:.1f} ms" if lost else None
+
     def _raise(self, event: str, reason: str) -> None:
-        live = self.state not in (State.FALLBACK, State.FAULT)
-        if live and self._fallback.tolerates(event, self._tick, self._skipped):
+        live = self.state in LIVE
+        if event == "operator" and self.state is not State.RUN and live:
+            return  # nothing to lose yet; it only keeps the policy from starting
+        if live and self._fallback.tolerates(event, self.state, self._tick, self._skipped):
             return
         pose_known = self.state is not State.WAIT_SENSORS
-        if not self._fallback.escalate(event, self._tick, self._measured.q, pose_known):
+        if not self._fallback.escalate(event, self.state, self._tick, self._measured.state, pose_known):
             return
         if self.fault is None:
             self.fault = f"{event}: {reason}"
@@ -269,30 +288,32 @@ class Controller:
         if self.state is State.FALLBACK and self._fallback.final:
             self._enter(State.FAULT)
 
-    def _advance(self, quiet: bool) -> None:
+    def _advance(self, quiet: bool, sample: Sample) -> None:
         """Take the edges that need no event; then let the policy decide where it runs."""
+        stop = sample.operator.stop
         if self._skipped > self.contract.max_gap_ticks:
             self._begin_anew()
-        if self._stop_requested and self.state in (State.START, State.READY, State.RUN):
+        if stop and self.state in (State.START, State.READY, State.RUN):
             self._enter(State.STOP)
         elif self.state is State.WAIT_SENSORS:
-            if self._stop_requested:
+            self.waiting = self._measured.stale or self._measured.unmet()
+            if stop:
                 self._enter(State.DISABLED)
-            elif self._measured.stale is None:
+            elif self.waiting is None:
                 self._enter(State.START)
         elif self.state is State.START and self._start_sequence.done:
             self._enter(State.READY)
         elif self.state is State.STOP and self._stop_sequence.done:
             self._enter(State.DISABLED)
         elif self.state is State.FALLBACK:
-            self._fallback.advance(self._tick, self._measured.q)
+            self._fallback.advance(self._tick, self._measured.state)
             if self._fallback.final:
                 self._enter(State.FAULT)
         # The first decision needs a sound sample, and a chunk to hold on to.
-        if self.state is State.READY and self._confirmed and quiet:
+        elif self.state is State.READY and quiet and (sample.operator.start or not self.profile.confirm):
             self._enter(State.RUN)
         if self.state is State.RUN:
-            self._decide()
+            self._run(sample)
 
     def _begin_anew(self) -> None:
         """After a long gap the robot is no longer where the last command was meant for."""
@@ -304,66 +325,68 @@ class Controller:
         elif self.state in (State.START, State.STOP):
             self._reset_sequences()
 
-    def _decide(self) -> None:
-        """Ask for a decision if the grid has one here, take the answer, and find this tick's action."""
-        counters, fresh = self.counters, self._measured.stale is None
-        if self._next_decision is None and fresh:
-            self._next_decision = self._tick
-        while self._next_decision is not None and self._next_decision <= self._tick:
-            if self._next_decision == self._tick and fresh:
-                self._measured.gather(self._policy.inputs)
-                self.worker.request(self._tick, self._chunks.epoch)
-                counters.decisions += 1
-            else:
-                counters.dropped += 1
-            self._next_decision += self.execution_horizon
-        self._receive()
-        action = self._chunks.action_at(self._tick)
-        if action is not None:
-            np.copyto(self._action, action)
-            self._safety.limit_action(self._action)
-            self._acted = True
-        elif self.state is State.RUN:
-            counters.starved += 1
-            self._raise("starvation", f"no chunk covers tick {self._tick}")
-
-    def _receive(self) -> None:
-        answer = self.worker.poll()
-        if answer is None:
-            return
-        if answer.epoch == self._chunks.epoch and not answer.finite:
-            self._raise("non_finite", "the policy's chunk or memory is not finite")
-        elif self._chunks.put(answer.chunk, answer.tick, answer.epoch, self._tick):
-            self._policy.commit()
+    def _run(self, sample: Sample) -> None:
+        """Find this tick's action; an incoming policy takes over as soon as it has one."""
+        planner, counters = self.planner, self.counters
+        incoming = self._incoming  # another thread may replace it
+        if incoming is None or not planner.at_border(self._tick):
+            failure = planner.act(self._tick, self._skipped, sample, counters)
         else:
-            self.counters.refused += 1
+            failure = planner.receive(self._tick, sample.answered, counters)
+            unready = incoming.act(self._tick, self._skipped, sample, counters)
+            if incoming.acted:
+                failure = unready
+                self._adopt(incoming)
+                np.copyto(self._before.rows, self._command.rows)
+                self._blending = SWAP_TICKS
+            elif unready is not None and unready[0] != "starvation":
+                failure = unready
+            elif not planner.play(self._tick):
+                failure = failure or unready
+        if failure is not None:
+            self._raise(*failure)
+
+    def _adopt(self, incoming: Planner) -> None:
+        """Let it be the one in force."""
+        incoming.safety.already = self.planner.safety.saturations
+        self.planner, self._incoming = incoming, None
+        self._measured.trust(self.contract)
+        self._command.valid_for_ns = _validity_ns(self.contract)
 
     def _compose(self) -> None:
         """Fill the command that the state calls for, and limit it."""
         command, measured = self._command, self._measured
-        if self.state is State.DISABLED:
+        state = self.state
+        if state is State.DISABLED:
             command.set_zero("disabled")
             return
-        if self.state is State.WAIT_SENSORS:
+        if state is State.RUN and self.planner.acted:
+            self.planner.actions.fill(command, self.planner.inputs.limited, measured.q)
+            if self._blending:
+                self._blend(command)
+        elif state in (State.RUN, State.WAIT_SENSORS):
             command.set_damping(measured.q, self._damping)
-        elif self.state is State.START:
-            self._start_sequence.advance(command, measured.q)
-        elif self.state is State.READY:
-            self._start_sequence.rest(command, measured.q)
-        elif self.state is State.RUN and not self._acted:
-            command.set_damping(measured.q, self._damping)
-        elif self.state is State.RUN:
-            self._actions.fill(command, self._action, measured.q)
-        elif self.state is State.STOP:
-            self._stop_sequence.advance(command, measured.q)
+        elif state in (State.START, State.READY):
+            self._start_sequence.advance(command, measured.state)
+        elif state is State.STOP:
+            self._stop_sequence.advance(command, measured.state)
         else:
-            self._fallback.fill(command, measured.q)
-        if measured.stale is not None and self.state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
+            self.counters.yields += self._fallback.fill(command, measured.q)
+        if measured.stale is not None and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
             measured.usable.fill(False)
-        if not self._safety.limit_command(command, measured.q, measured.dq, measured.usable):
+        safety = self.planner.safety
+        if not safety.limit_command(command, measured.state, measured.usable):
             command.set_zero("damping")
             self._raise("non_finite", "the command")
-        self.counters.saturations = self._safety.saturations
+        self.counters.saturations = safety.saturations
+
+    def _blend(self, command: JointCommand) -> None:
+        """Between the last command of the policy before and the present one."""
+        share = self._blending / (SWAP_TICKS + 1)
+        self._blending -= 1
+        np.multiply(command.rows, (1.0 - share) / share, out=command.rows)
+        np.add(command.rows, self._before.rows, out=command.rows)
+        np.multiply(command.rows, share, out=command.rows)
 
     def _enter(self, state: State) -> None:
         for reset in EDGES[self.state, state]:
@@ -375,22 +398,21 @@ class Controller:
             raise AndanteError(f"cannot {verb} in state {self.state.name}, only in {state.name}")
 
     def _reset_memory(self) -> None:
-        self._policy.reset()
-        self._chunks.reset()
-        self._next_decision = None
-        self._acted = False
+        self.planner.reset()
+        if (incoming := self._incoming) is not None:
+            incoming.reset()
+        self._blending = 0
 
     def _reset_sequences(self) -> None:
         self._start_sequence.restart()
         self._stop_sequence.restart()
 
-    def _reset_confirmation(self) -> None:
-        self._confirmed = False
-
-    def _reset_requests(self) -> None:
-        self._stop_requested = self._overrun = False
-
     def _reset_counters(self) -> None:
         self.counters = Counters()
-        self._safety.reset()
+        self.planner.safety.reset()
+        self.waiting = None
         self._tick = -1
+
+
+def _validity_ns(contract: Contract) -> int:
+    return (contract.max_gap_ticks + 1) * contract.control_period_ns

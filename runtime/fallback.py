@@ -3,102 +3,90 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .command import JointCommand
-from .profile import EVENTS, RANK, Damping, Hold, Keep, Profile
-
-
-class _Step(NamedTuple):
-    rank: int
-    ticks: float
-    kp: NDArray[np.float64] | None
-    kd: NDArray[np.float64]
+from .profile import Profile
+from .states import LIVE, State
+from .step_player import ResolvedStep, StepPlayer
+from .steps import EVENTS, RANK, Damping, External, Keep
 
 
 class FallbackPlayer:
     """What is tolerated, and the step in force. It only escalates until `reset`."""
 
     def __init__(self, profile: Profile, control_period_ns: int) -> None:
-        """Resolve gains and durations; one tick lasts `control_period_ns`."""
-        self._tolerance: dict[str, int] = {}
-        self._ladders: dict[str, tuple[_Step, ...]] = {}
+        """Resolve gains, poses and durations; one tick lasts `control_period_ns`."""
+        self._player = StepPlayer(profile, control_period_ns)
+        self._tolerance: dict[tuple[str, State], int] = {}
+        self._ladders: dict[tuple[str, State], tuple[ResolvedStep, ...]] = {}
         for event in EVENTS:
-            ladder = profile.fallback.ladder(event)
-            first = ladder[0]
-            self._tolerance[event] = first.ticks if isinstance(first, Keep) else 0
-            self._ladders[event] = tuple(
-                _Step(
-                    RANK[type(step)],
-                    math.inf if step.duration_s is None else step.duration_s * 1e9 / control_period_ns,
-                    profile.kp(step.gains) if isinstance(step, Hold) else None,
-                    profile.kd(step.gains),
-                )
-                for step in ladder
-                if not isinstance(step, Keep)
-            )
-        self._damping = _Step(RANK[Damping], math.inf, None, profile.kd("damping"))
-        self._pose = np.zeros(len(profile.actuated))
-        self._count = dict.fromkeys(EVENTS, 0)
-        self._last = dict.fromkeys(EVENTS, 0)
+            for state in LIVE:
+                ladder = profile.fallback.ladder(event, state.value)
+                if ladder is not None:
+                    first = ladder[0]
+                    self._tolerance[event, state] = first.ticks if isinstance(first, Keep) else 0
+                    self._ladders[event, state] = self._player.resolve(ladder)
+        self._damping = self._player.resolve([Damping(gains="damping")])
+        self._fallen_from = State.WAIT_SENSORS
         self.reset()
 
     def reset(self) -> None:
         """Nothing has been tolerated, no step is in force."""
-        for event in EVENTS:
-            self._count[event] = self._last[event] = 0
-        self._steps: tuple[_Step, ...] = ()
+        self._count = dict.fromkeys(EVENTS, 0)
+        self._last = dict.fromkeys(EVENTS, -1)
+        self._steps: tuple[ResolvedStep, ...] = ()
         self._end = math.inf
 
-    def tolerates(self, event: str, tick: int, skipped: int) -> bool:
+    def tolerates(self, event: str, state: State, tick: int, skipped: int) -> bool:
         """Whether to carry on although `event` happened at `tick`, before which some were `skipped`."""
-        lasts = self._last[event] == tick - skipped - 1
-        self._count[event] = (self._count[event] if lasts else 0) + skipped + 1
-        self._last[event] = tick
-        return self._count[event] <= self._tolerance[event]
+        if self._last[event] != tick:  # two reasons in one tick are one event
+            lasts = self._last[event] == tick - skipped - 1
+            self._count[event] = (self._count[event] if lasts else 0) + skipped + 1
+            self._last[event] = tick
+        return self._count[event] <= self._tolerance[event, state]
 
-    def escalate(self, event: str, tick: int, q: NDArray[np.float64], pose_known: bool) -> bool:
+    def escalate(
+        self, event: str, state: State, tick: int, measured: NDArray[np.float64], pose_known: bool
+    ) -> bool:
         """Go to the first step of the event's ladder, unless one as hard is in force.
 
         Args:
             event: one of `EVENTS`.
+            state: of the controller; once it has fallen back, the table goes by the state before that.
             tick: now.
-            q: measured positions `[Ja]`, which a hold keeps.
-            pose_known: whether `q` can be held; if not, the joints are damped.
+            measured: positions and velocities `[2, Ja]`, from which motions begin.
+            pose_known: whether they can be relied upon; if not, the joints are damped.
 
         Returns:
             Whether it is a new step.
         """
-        ladder = self._ladders[event]
+        if state in LIVE:
+            self._fallen_from = state
+        ladder = self._ladders[event, self._fallen_from]
         if not pose_known:
-            ladder = tuple(step for step in ladder if step.kp is None) or (self._damping,)
-        if self._steps and ladder[0].rank <= self._steps[0].rank:
+            ladder = tuple(step for step in ladder if step.kind in (Damping, External)) or self._damping
+        if self._steps and RANK[ladder[0].kind] <= RANK[self._steps[0].kind]:
             return False
-        self._enter(ladder, tick, q)
+        self._enter(ladder, tick, measured)
         return True
 
-    def advance(self, tick: int, q: NDArray[np.float64]) -> None:
-        """Go to the next step when the present one's time is over."""
-        if tick >= self._end:
-            self._enter(self._steps[1:], tick, q)
+    def advance(self, tick: int, measured: NDArray[np.float64]) -> None:
+        """Go to the next step when this one's time is over; skipped ticks delay the end of a motion."""
+        if tick >= self._end and not self._player.moving:
+            self._enter(self._steps[1:], tick, measured)
 
     @property
     def final(self) -> bool:
         """Whether the step in force is the last."""
         return len(self._steps) == 1
 
-    def fill(self, command: JointCommand, q: NDArray[np.float64]) -> None:
-        """Fill the command of the step in force from the measured positions `[Ja]`."""
-        step = self._steps[0]
-        if step.kp is None:
-            command.set_damping(q, step.kd)
-        else:
-            command.set_track(self._pose, 0.0, step.kp, step.kd)
+    def fill(self, command: JointCommand, q: NDArray[np.float64]) -> bool:
+        """Fill the command of the step in force, as `StepPlayer.fill` does; once a tick."""
+        return self._player.fill(command, q)
 
-    def _enter(self, steps: tuple[_Step, ...], tick: int, q: NDArray[np.float64]) -> None:
+    def _enter(self, steps: tuple[ResolvedStep, ...], tick: int, measured: NDArray[np.float64]) -> None:
         self._steps = steps
-        self._end = tick + steps[0].ticks
-        np.copyto(self._pose, q)
+        self._end = tick + self._player.begin(steps[0], measured)

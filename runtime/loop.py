@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .command import Sample
+from .command import JointCommand, Sample
 from .contract import Record
 from .controller import Controller
 from .errors import AndanteError
 from .histogram import Histogram, Quantiles
+from .operator import OperatorSource, command_components
 from .realtime import Clock, MonotonicClock, tuned
 from .robots.base import Robot
 from .states import State
 
+Observer = Callable[[int, Sample, JointCommand, int, int], None]
+"""Is told after every tick: its number, what the controller was given and what it gave, to be copied; from
+the tick's deadline until the loop woke, ns; and the duration of the work, ns. Must return at once."""
 LONGEST_S = 1e9
 """Of a run: 30 years, so that its end fits into integer nanoseconds."""
+WARMUP = 10
+"""Inferences that do not count yet, and then, that are too few to judge by."""
+WINDOW = 100
+"""Inferences that are judged by."""
 
-_TIME_OVER = {
-    State.WAIT_SENSORS: "never ready: a signal is not fresh",
-    State.READY: "never confirmed",
-}
+COUNTED = ("ticks", "decisions", "dropped", "refused", "starved", "saturations")
+"""Counters that a report repeats."""
+_TIME_OVER = {State.WAIT_SENSORS: "never ready", State.READY: "never confirmed"}
 
 
 class LoopReport(Record, frozen=True):
@@ -39,6 +48,7 @@ class LoopReport(Record, frozen=True):
     """Read, decide, write."""
     decisions: int
     dropped: int
+    refused: int
     starved: int
     saturations: int
     faults: tuple[str, ...]
@@ -50,21 +60,27 @@ class LoopReport(Record, frozen=True):
     """What the operating system granted."""
 
     def __str__(self) -> str:
-        faults = "; ".join(self.faults) or "none"
-        return "\n".join(
-            [
-                f"ticks        {self.ticks} ({self.missed} missed, {self.overruns} overruns)",
-                f"jitter       {self.jitter_us}",
-                f"inference    {self.step_us}",
-                f"tick         {self.tick_us}",
-                f"decisions    {self.decisions} ({self.dropped} dropped, {self.starved} starved ticks)",
-                f"saturations  {self.saturations}",
-                f"faults       {faults}",
-                f"stopped      {self.stopped}",
-                f"state        {self.state}",
-                f"tuning       {', '.join(f'{name}: {result}' for name, result in self.tuning.items())}",
-            ]
-        )
+        late = f"{self.dropped} dropped, {self.refused} refused, {self.starved} starved ticks"
+        lines = {
+            "ticks": f"{self.ticks} ({self.missed} missed, {self.overruns} overruns)",
+            "jitter": self.jitter_us,
+            "inference": self.step_us,
+            "tick": self.tick_us,
+            "decisions": f"{self.decisions} ({late})",
+            "saturations": self.saturations,
+            "faults": "; ".join(self.faults) or "none",
+            "stopped": self.stopped,
+            "state": self.state,
+            "tuning": ", ".join(f"{name}: {result}" for name, result in self.tuning.items()),
+        }
+        return "\n".join(f"{name:<12} {value}" for name, value in lines.items())
+
+
+def _needed_ticks(durations_ns: deque[int], period_ns: int) -> int:
+    """Whole ticks that the 95th percentile takes; one while there are too few to tell."""
+    if len(durations_ns) < WARMUP:
+        return 1
+    return math.ceil(sorted(durations_ns)[math.ceil(0.95 * len(durations_ns)) - 1] / period_ns)
 
 
 @dataclass
@@ -72,119 +88,136 @@ class _Timing:
     jitter: Histogram = field(default_factory=Histogram)
     step: Histogram = field(default_factory=Histogram)
     work: Histogram = field(default_factory=Histogram)
+    latencies_ns: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    """Of the last inferences, the first ones left out; they only say when the trained delay must grow."""
+    inferences: int = 0
+    to_skip: int = WARMUP
+    delay_ticks: int = 0
     missed: int = 0
     overruns: int = 0
 
 
+@dataclass(eq=False)
 class RealtimeLoop:
-    """Ticks at absolute deadlines: tick = floor((now - start) / period); a late one is not made up for."""
+    """Ticks at absolute deadlines: tick = floor((now - start) / period); a late one is not made up for.
 
-    def __init__(
-        self,
-        controller: Controller,
-        robot: Robot,
-        fifo_priority: int | None = None,
-        cpu: int | None = None,
-        clock: Clock | None = None,
-        on_ready: Callable[[], None] | None = None,
-    ) -> None:
-        """Join a controller and a robot, whose `close` stays the caller's business.
+    `confirm`, `stop` and `emergency_stop` may come from signal handlers and other threads: the next tick
+    obeys.
 
-        Args:
-            controller: in `DISABLED`.
-            robot: what to run it on.
-            fifo_priority: for SCHED_FIFO, 1 to 99.
-            cpu: the core to run on.
-            clock: the system's monotonic clock when None; the robot's stamps must be of the same.
-            on_ready: called whenever the controller becomes `READY` and its profile wants a confirmation;
-                must return at once, and have `controller.confirm` called. An exception is an emergency stop.
+    Raises:
+        ProfileError: the robot cannot carry what the profile's fallback needs.
+    """
+
+    controller: Controller
+    """In `DISABLED`."""
+    robot: Robot
+    """What to run it on; its `close` stays the caller's business."""
+    fifo_priority: int | None = None
+    """For SCHED_FIFO, 1 to 99; an asynchronous worker gets one less."""
+    cpu: int | None = None
+    """The core to run on."""
+    clock: Clock | None = None
+    """The system's monotonic clock when None; the robot's stamps must be of the same."""
+    on_ready: Callable[[], None] | None = None
+    """Called whenever the controller becomes `READY` and its profile wants a confirmation; must return at
+    once, and have `confirm` called. An exception is an emergency stop."""
+    operator: OperatorSource | None = None
+    """What the operator has in hand."""
+    observers: Sequence[Observer] = ()
+    """Called after every tick, in that order. An exception is an emergency stop."""
+    stopping: str | None = field(default=None, init=False)
+    """Why the run is being ended."""
+
+    def __post_init__(self) -> None:
+        profile, contract = self.controller.profile, self.controller.contract
+        self.controller.check_output(self.robot.carries)
+        self._failed = self._confirmed = False
+        self._e_stop: str | None = None
+        size = len(command_components(contract))
+        self._sample = Sample.allocate(profile.signals, len(profile.joints), size)
+
+    def confirm(self) -> None:
+        """Let the policy run.
 
         Raises:
-            ProfileError: the robot cannot carry what the profile's fallback needs.
+            AndanteError: the controller is not `READY`.
         """
-        controller.check_output(robot.carries)
-        self._controller = controller
-        self._robot = robot
-        self._fifo_priority = fifo_priority
-        self._cpu = cpu
-        self._clock = MonotonicClock() if clock is None else clock
-        self._on_ready = on_ready
-        self._stopping = False
-        self._failed = False
-        self._sample = Sample.allocate(controller.profile.signals, len(controller.profile.joints))
+        if self.controller.state is not State.READY:
+            raise AndanteError(f"cannot confirm in state {self.controller.state.name}, only in READY")
+        self._confirmed = True
 
-    def stop(self) -> None:
-        """Have `run` play the stop sequence and return; may come from a signal handler or another thread."""
-        self._stopping = True
+    def stop(self, reason: str = "asked to") -> None:
+        """Have `run` play the stop sequence and return."""
+        self.stopping = self.stopping or reason
+
+    def emergency_stop(self, reason: str = "operator") -> None:
+        """Press the emergency stop, until the run is over."""
+        self._e_stop = reason
 
     def run(self, seconds: float) -> LoopReport:
         """Start, let the policy run for `seconds`, stop softly.
 
         Waiting for sensors and for a confirmation may take `seconds` too, each. In `FAULT` the fallback's
-        last command goes on until the time is over or `stop` is called; after a failure of the robot or of
-        `on_ready` the run ends there.
+        last command goes on until the time is over or `stop` is called; after a failure of the robot or of a
+        callback the run ends there.
 
         Raises:
             AndanteError: impossible `seconds`, or the controller is not `DISABLED` or has a latched fault.
         """
         if not 0.0 < seconds <= LONGEST_S:
             raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
-        controller, clock = self._controller, self._clock
+        controller, clock = self.controller, self.clock or MonotonicClock()
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
-        timing = _Timing()
+        timing = _Timing(inferences=controller.worker.inferences)
         controller.warmup()
-        self._failed = False
-        with tuned(self._fifo_priority, self._cpu) as tuning:
+        self._failed = self._confirmed = False
+        timing.delay_ticks = 0 if controller.worker.immediate else 1
+        with tuned(self.fifo_priority, self.cpu, controller.worker.thread_id) as tuning:
             controller.activate()
             start_ns = clock.now_ns()
             end_ns = start_ns + duration_ns
-            tick, state = -1, controller.state
-            stopped = "asked to"
+            tick, state, overrun = -1, controller.state, False
             while not self._finished():
                 expected = tick + 1
                 clock.sleep_until_ns(start_ns + expected * period_ns)
                 woken_ns = clock.now_ns()
                 tick = (woken_ns - start_ns) // period_ns
                 next_ns = start_ns + (tick + 1) * period_ns
-                if tick > expected:
-                    timing.missed += tick - expected
-                    controller.overrun()
-                timing.jitter.add(woken_ns - start_ns - expected * period_ns)
-                decisions = controller.counters.decisions
-                self._exchange(tick)
-                if controller.counters.decisions != decisions:
-                    timing.step.add(controller.worker.inference_ns)
-                done_ns = clock.now_ns()
-                timing.work.add(done_ns - woken_ns)
-                if done_ns >= next_ns:
-                    timing.overruns += 1
-                    controller.overrun()
+                lateness_ns = woken_ns - start_ns - expected * period_ns
+                timing.missed += tick - expected
+                timing.jitter.add(lateness_ns)
+                self._sample.overrun = overrun or tick > expected
+                command = self._exchange(tick, timing)
+                work_ns = clock.now_ns() - woken_ns
+                timing.work.add(work_ns)
+                for observe in self.observers:
+                    self._attempt(
+                        "observer failed", observe, tick, self._sample, command, lateness_ns, work_ns
+                    )
+                overrun = clock.now_ns() >= next_ns
+                timing.overruns += overrun
                 if controller.state is not state:
                     state = controller.state
-                    if state is State.READY:
-                        self._confirm()
+                    if state is State.READY and controller.profile.confirm and self.on_ready is not None:
+                        self._attempt("operator failed to confirm", self.on_ready)
                     if state in (State.READY, State.RUN):
                         end_ns = next_ns - period_ns + duration_ns
-                if not self._stopping and next_ns >= end_ns and state is not State.START:
-                    self._stopping, stopped = True, _TIME_OVER.get(state, "time over")
-                if self._stopping:
-                    controller.stop()
-        self._stopping = False
-        return self._report(timing, tuning, stopped if controller.fault is None else "fault")
+                if self.stopping is None and next_ns >= end_ns and state is not State.START:
+                    over = _TIME_OVER.get(state, "time over")
+                    self.stop(f"{over}: {controller.waiting}" if state is State.WAIT_SENSORS else over)
+        stopped = "fault" if controller.fault is not None else self.stopping or "asked to"
+        self.stopping = self._e_stop = None
+        return self._report(timing, tuning, stopped)
 
     def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
-        controller, counters = self._controller, self._controller.counters
+        controller, counters = self.controller, vars(self.controller.counters)
         return LoopReport(
-            ticks=counters.ticks,
+            **{name: counters[name] for name in COUNTED},
             missed=timing.missed,
             overruns=timing.overruns,
             jitter_us=timing.jitter.quantiles(),
             step_us=timing.step.quantiles(),
             tick_us=timing.work.quantiles(),
-            decisions=counters.decisions,
-            dropped=counters.dropped,
-            starved=counters.starved,
-            saturations=counters.saturations,
             faults=() if controller.fault is None else (controller.fault,),
             stopped=stopped,
             state=controller.state.value,
@@ -192,33 +225,55 @@ class RealtimeLoop:
         )
 
     def _finished(self) -> bool:
-        state = self._controller.state
-        return state is State.DISABLED or (state is State.FAULT and (self._stopping or self._failed))
+        state, ended = self.controller.state, self._failed or self.stopping is not None
+        return state is State.DISABLED or (state is State.FAULT and ended)
 
-    def _exchange(self, tick: int) -> None:
+    def _exchange(self, tick: int, timing: _Timing) -> JointCommand:
         """Read, tick, write. A failing robot is an emergency stop; the command still goes out if it can."""
+        sample, controller, worker = self._sample, self.controller, self.controller.worker
+        self._robot_stop: str | None = None
+        if not self._attempt(f"robot {self.robot.name!r} failed to read", self._read):
+            sample.lose()
+        self._consult()
+        sample.answered, sample.delay_ticks = worker.ready, timing.delay_ticks
+        command = controller.tick(tick, sample)
+        if worker.inferences != timing.inferences:
+            timing.inferences = worker.inferences
+            timing.step.add(worker.inference_ns)
+            timing.to_skip -= 1
+            if not worker.immediate and timing.to_skip < 0:
+                timing.latencies_ns.append(worker.inference_ns)
+                period_ns = controller.contract.control_period_ns
+                timing.delay_ticks = _needed_ticks(timing.latencies_ns, period_ns)
+        if controller.state is not State.READY:
+            self._confirmed = False
+        if command.mode != "disabled":
+            self._attempt(f"robot {self.robot.name!r} failed to write", self.robot.write, command)
+        return command
+
+    def _read(self) -> None:
+        found = self.robot.read()
+        self._sample.take(found)
+        self._robot_stop = found.operator.e_stop
+
+    def _consult(self) -> None:
+        """Put into the sample what operator, robot and other threads want."""
+        wants = self._sample.operator
+        wants.start = wants.stop = False
+        wants.e_stop = None
+        if self.operator is not None:
+            self._attempt("operator's device failed", self.operator.poll, wants, self._sample.now_ns)
+        wants.start |= self._confirmed
+        wants.stop |= self.stopping is not None
+        for reason in (self._robot_stop, self._e_stop):
+            wants.e_stop = reason if wants.e_stop is None else wants.e_stop
+
+    def _attempt(self, what: str, act: Callable[..., object], *arguments: object) -> bool:
+        """Call what others wrote. Whatever it raises, the robot must be stopped before anybody is told."""
         try:
-            self._sample.take(self._robot.read())
-        except Exception as error:  # its driver's exceptions are its own
-            self._sample.lose()
-            self._fail(f"robot {self._robot.name!r} failed to read", error)
-        command = self._controller.tick(tick, self._sample)
-        if command.mode == "disabled":
-            return
-        try:
-            self._robot.write(command)
+            act(*arguments)
         except Exception as error:
-            self._fail(f"robot {self._robot.name!r} failed to write", error)
-
-    def _fail(self, what: str, error: Exception) -> None:
-        self._failed = True
-        self._controller.emergency_stop(f"{what}: {error!r}")
-
-    def _confirm(self) -> None:
-        if not self._controller.profile.confirm:
-            self._controller.confirm()
-        elif self._on_ready is not None:
-            try:
-                self._on_ready()
-            except Exception as error:  # the robot moves: it must be stopped before anybody is told
-                self._fail("operator failed to confirm", error)
+            self._failed = True
+            self._e_stop = f"{what}: {error!r}"
+            return False
+        return True

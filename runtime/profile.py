@@ -7,159 +7,126 @@ from __future__ import annotations
 
 import hashlib
 import math
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from .command import Signal
-from .contract import Contract, Positive, Record
+from .command import SIGNAL_SIZES
+from .contract import BODY_KINDS, JOINT_KINDS, ActionTerm, Contract, Record, Source
 from .errors import ProfileError
+from .frames import rotation_matrix
+from .steps import EVENTS, Brake, Damping, External, Fallback, Gains, Keep, Phase, Seconds, Step, Track
+from .strict_yaml import load_yaml
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parent / "profiles"
-
-Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=3600.0)]
+Limit = Annotated[float, msgspec.Meta(gt=0.0, le=1e12)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+Phases = Annotated[tuple[Phase, ...], msgspec.Meta(min_length=1)]
+TURNED = ("orientation", "angular_velocity", "linear_acceleration", "linear_velocity")
+"""Kinds of signal that depend on how their sensor is mounted."""
 
 
 class Joint(Record, frozen=True):
-    """A joint, in the robot's own convention: reading = `sign` * (policy's value) + `zero_offset`."""
+    """A joint, in the robot's own convention.
+
+    Its reading is `sign` * `gear_ratio` * (policy's value) + `zero_offset`.
+    """
 
     name: str
     actuated: bool
     sign: Literal[1, -1]
-    zero_offset: float
+    zero_offset: Finite
     """The robot's reading where the policy's joint is at zero, rad or m."""
-    position: tuple[float, float] | None
+    position: tuple[Finite, Finite] | None
     """Hard range of the reading, rad or m; null where the joint turns freely."""
-    velocity: float
-    """Hard limit, rad/s or m/s."""
-    effort: float | None
-    """Hard limit of an actuated joint, N m or N; null for a passive one."""
+    velocity: Limit
+    """Hard limit of the reading, rad/s or m/s."""
+    effort: Limit | None
+    """Hard limit of an actuated joint in the robot's convention, N m or N; null for a passive one."""
+    gear_ratio: Limit = 1.0
+    """Turns of what is read and driven per turn of the joint; the profile's gains are on that side."""
+    acceleration: Limit | None = None
+    """Largest deceleration of a `brake`, rad/s^2 or m/s^2."""
+    jerk: Limit | None = None
+    """Largest change of it, rad/s^3 or m/s^3."""
+    temperature: Limit | None = None
+    """Hottest allowed, degrees Celsius."""
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.zero_offset):
-            raise ValueError(f"joint {self.name!r}: zero_offset must be finite, found {self.zero_offset}")
-        if self.position is not None and not -math.inf < self.position[0] < self.position[1] < math.inf:
-            raise ValueError(
-                f"joint {self.name!r}: position must be [low, high], found {list(self.position)}"
-            )
-        _check_positive(f"joint {self.name!r}: velocity", self.velocity)
+        if self.position is not None and not self.position[0] < self.position[1]:
+            raise ValueError(f"joint {self.name!r}: position must be [low, high], found {self.position}")
         if self.actuated != (self.effort is not None):
             raise ValueError(f"joint {self.name!r}: effort is for actuated joints, and only for them")
-        if self.effort is not None:
-            _check_positive(f"joint {self.name!r}: effort", self.effort)
+
+    @property
+    def scale(self) -> float:
+        """Reading per policy's value."""
+        return self.sign * self.gear_ratio
+
+    def action_range(self, kind: str) -> tuple[float, float]:
+        """Hard limits of an action of that kind, in the policy's convention."""
+        if kind == "position":
+            ends = self.position or (-math.inf, math.inf)
+            low, high = sorted((end - self.zero_offset) / self.scale for end in ends)
+            return low, high
+        if kind == "velocity":
+            return -self.velocity / self.gear_ratio, self.velocity / self.gear_ratio
+        effort = (self.effort or 0.0) * self.gear_ratio
+        return -effort, effort
 
 
 class SignalQuality(Record, frozen=True):
-    """How a measured signal is to be trusted."""
+    """How a measured signal is to be trusted, and how its sensor is mounted."""
 
     max_age_s: Seconds
-    """Older than this is stale."""
-
-
-class Gains(Record, frozen=True):
-    """Gains per actuated joint: N m/rad and N m s/rad, or N/m and N s/m."""
-
-    kd: dict[str, float]
-    kp: dict[str, float] | None = None
-    """Needed wherever a position is tracked or held."""
-
-    def __post_init__(self) -> None:
-        for key, gains in (("kd", self.kd), ("kp", self.kp or {})):
-            for joint, gain in gains.items():
-                if not 0.0 <= gain < math.inf:
-                    raise ValueError(
-                        f"{key} of joint {joint!r} must be finite and not negative, found {gain}"
-                    )
-
-
-class Keep(Record, frozen=True, tag="keep", tag_field="action"):
-    """Carry on while the event lasts, for so many ticks in a row, skipped ones included.
-
-    A starved policy's last action is held; before its first one the joints are damped.
-    """
-
-    ticks: Positive
-
-
-class Hold(Record, frozen=True, tag="hold", tag_field="action"):
-    """Hold the pose measured when this step begins."""
-
-    gains: str
-    duration_s: Seconds | None = None
-    """Then comes the next step; absent in the last one, which stays until the fault is cleared."""
-
-
-class Damping(Record, frozen=True, tag="damping", tag_field="action"):
-    """Brake every joint in proportion to its velocity."""
-
-    gains: str
-    duration_s: Seconds | None = None
-    """As in `Hold`; always present in a sequence."""
-
-
-class Track(Record, frozen=True, tag="track", tag_field="action"):
-    """Move smoothly from the measured pose to a keyframe."""
-
-    gains: str
-    duration_s: Seconds
-    pose: dict[str, float]
-    """Target reading of every actuated joint, rad or m."""
-
-
-Phase = Damping | Track
-Step = Keep | Hold | Damping
-RANK: dict[type[Record], int] = {Keep: 0, Hold: 1, Damping: 2}
-"""A ladder of steps only climbs."""
-
-
-class Fallback(Record, frozen=True):
-    """What to do about each event, as a ladder of steps; no event has a default."""
-
-    stale_source: tuple[Step, ...]
-    """A signal is older than its largest age, or stamped in the future."""
-    starvation: tuple[Step, ...]
-    """The chunk is played to its end, and no new one came."""
-    overrun: tuple[Step, ...]
-    """Work ended after the next deadline, or a tick was missed."""
-    non_finite: tuple[Step, ...]
-    """NaN or infinity in a measurement, in the policy's output or in a command."""
-    limit: tuple[Step, ...]
-    """A measured position or velocity outside its hard limits."""
-    e_stop: tuple[Step, ...]
-    """Emergency stop by the operator, or the robot's interface failed."""
-
-    def ladder(self, event: str) -> tuple[Step, ...]:
-        """The steps for one of `EVENTS`."""
-        steps: tuple[Step, ...] = getattr(self, event)
-        return steps
+    """Older than this is stale, by receive time and, where clocks are synchronised, by source time too."""
+    clock: Literal["none", "progress", "synchronised"] = "none"
+    """What source stamps are good for: nothing; they rise with every measurement; they are of this clock."""
+    max_gap_s: Seconds | None = None
+    """Longest time between two measurements."""
+    frozen_after: Annotated[int, msgspec.Meta(ge=2)] | None = None
+    """So many equal measurements in a row are a frozen sensor; null where a value may well stay the same."""
+    mounting: tuple[float, float, float, float] | None = None
+    """Unit quaternion w, x, y, z that turns the sensor's vectors into the body's frame; null when aligned."""
 
     def __post_init__(self) -> None:
-        for event in EVENTS:
-            ladder = self.ladder(event)
-            ranks = [RANK[type(step)] for step in ladder]
-            if not ladder or isinstance(ladder[-1], Keep) or ladder[-1].duration_s is not None:
-                raise ValueError(f"{event}: the last step must be hold or damping without duration_s")
-            if any(low >= high for low, high in pairwise(ranks)):
-                raise ValueError(f"{event}: steps must escalate in the order keep, hold, damping")
-            for step in ladder[:-1]:
-                if not isinstance(step, Keep):
-                    _check_duration(f"{event}: every step but the last", step.duration_s)
-            if event in ("non_finite", "e_stop") and isinstance(ladder[0], Keep):
-                raise ValueError(f"{event}: keep is not possible")
-            if event == "non_finite" and isinstance(ladder[0], Hold):
-                raise ValueError("non_finite: a pose that may not be a number cannot be held")
+        if self.mounting is not None and not abs(math.hypot(*self.mounting) - 1.0) < 1e-3:
+            raise ValueError(f"mounting must be a unit quaternion w, x, y, z, found {list(self.mounting)}")
+
+    @property
+    def rotation(self) -> NDArray[np.float64]:
+        """The mounting as a matrix `[3, 3]`."""
+        return rotation_matrix(self.mounting or (1.0, 0.0, 0.0, 0.0))
 
 
-EVENTS: tuple[str, ...] = Fallback.__struct_fields__
+class OperatorLink(Record, frozen=True):
+    """What is demanded of whoever watches the robot."""
+
+    heartbeat_s: Seconds | None = None
+    """Longest silence of the emergency-stop device, which must be there; null where none is demanded."""
+    link_s: Seconds | None = None
+    """Longest silence of the command while the policy runs; null where its timeout value is enough."""
 
 
-class ProfileFile(Record, frozen=True):
+class Conditions(Record, frozen=True):
+    """What must hold before the start sequence begins."""
+
+    max_tilt: Limit | None = None
+    """rad."""
+    max_speed: Limit | None = None
+    """Of any joint, rad/s or m/s."""
+    position: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    """Range of a joint's reading, rad or m."""
+
+
+class ProfileFile(Record, frozen=True, kw_only=True):
     """A profile file's content."""
 
     schema: int
@@ -167,73 +134,139 @@ class ProfileFile(Record, frozen=True):
     """Only policies for this model are accepted."""
     pd_loop: Literal["host", "drive"]
     """Who turns gains into torque: the controller, once a tick, or the robot's drives."""
+    floating_base: bool = False
+    """Whether the robot can fall over; then `max_tilt` is needed."""
+    base: str | None = None
+    """Body or site that signals belong to which name none; needed by an IMU's signals."""
     joints: tuple[Joint, ...]
-    signals: dict[Signal, SignalQuality]
-    """What the robot measures, of every joint."""
+    signals: dict[str, SignalQuality]
+    """What is measured: a kind, for joints of every joint; `kind/body` for another body than `base`."""
     gains: dict[str, Gains]
     """Named sets; `damping` is used until sensors are there."""
+    keyframes: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """Named poses: reading of every actuated joint, rad or m."""
+    max_tilt: Limit | None = None
+    """Largest angle between the base's z axis and the vertical, rad."""
+    min_battery_voltage: Limit | None = None
+    """V."""
+    operator: OperatorLink = OperatorLink()
+    predicates: tuple[str, ...] = ()
+    """Watched conditions beyond the built-in ones, by name in the entry-point group `andante.safety`."""
+    conditions: Conditions = Conditions()
+    """Before the start sequence."""
     confirm: bool
     """Whether an operator must confirm between the start sequence and the policy."""
-    start: tuple[Phase, ...]
-    stop: tuple[Phase, ...]
+    start: Phases
+    stop: Phases
     fallback: Fallback
 
     def __post_init__(self) -> None:
+        for fault in self._faults():
+            raise ValueError(fault)
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with it; each check relies on those before."""
         if self.schema != SCHEMA:
-            raise ValueError(f"schema {self.schema}, expected {SCHEMA}")
+            yield f"schema {self.schema}, expected {SCHEMA}"
         names = [joint.name for joint in self.joints]
         if repeated := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"joint listed twice: {', '.join(sorted(repeated))}")
-        for signal in ("joint_position", "joint_velocity") if self.pd_loop == "host" else ("joint_position",):
-            if signal not in self.signals:
-                raise ValueError(f"pd_loop {self.pd_loop!r} needs the signal {signal!r}")
+            yield f"joint listed twice: {', '.join(sorted(repeated))}"
+        yield from self._signal_faults()
         if "damping" not in self.gains:
-            raise ValueError(f"gains need a set `damping`, found {sorted(self.gains)}")
-        self._check_damping("gains", "damping")
+            yield f"gains need a set `damping`, found {sorted(self.gains)}"
+        yield from self._damping_faults("gains", "damping")
         for name, gains in self.gains.items():
-            self._check_joints(f"gains {name!r}: kd", gains.kd)
+            yield from self._joint_faults(f"gains {name!r}: kd", gains.kd)
             if gains.kp is not None:
-                self._check_joints(f"gains {name!r}: kp", gains.kp)
-        for key in ("start", "stop"):
-            self._check_sequence(key, getattr(self, key))
+                yield from self._joint_faults(f"gains {name!r}: kp", gains.kp)
+        for name, pose in self.keyframes.items():
+            yield from self._pose_faults(f"keyframe {name!r}", pose)
+        for key, phases in (("start", self.start), ("stop", self.stop)):
+            for phase in phases:
+                if phase.duration_s is None:
+                    yield f"{key}: every phase needs duration_s"
+                yield from self._step_faults(key, phase)
+        for name, (low, high) in self.conditions.position.items():
+            if name not in names:
+                yield f"conditions: position of no joint, found {name!r}; joints: {', '.join(names)}"
+            if not low < high:
+                yield f"conditions: position of joint {name!r} must be [low, high], found [{low}, {high}]"
+        yield from self._fallback_faults()
+
+    def _signal_faults(self) -> Iterator[str]:
+        tilts = self.max_tilt or self.conditions.max_tilt
+        for signal, needed, reason in (
+            ("joint_position", True, "every robot"),
+            ("joint_velocity", self.pd_loop == "host", "pd_loop 'host'"),
+            ("joint_velocity", self.conditions.max_speed, "conditions: max_speed"),
+            ("joint_temperature", any(joint.temperature for joint in self.joints), "a joint's temperature"),
+            ("orientation", tilts, "max_tilt"),
+            ("battery_voltage", self.min_battery_voltage, "min_battery_voltage"),
+        ):
+            if needed and signal not in self.signals:
+                yield f"{reason} needs the signal {signal!r}"
+        for signal, quality in self.signals.items():
+            kind, _, body = signal.partition("/")
+            if kind not in SIGNAL_SIZES or (body and kind not in (*TURNED, "position")):
+                yield f"no signal {signal!r}; kinds of signals: {', '.join(SIGNAL_SIZES)}"
+            if quality.mounting is not None and kind not in TURNED:
+                yield f"signal {signal!r} cannot have a mounting"
+            if kind in (*TURNED, "position") and not body and self.base is None:
+                yield f"signal {signal!r} needs base: the body that it belongs to"
+        if self.floating_base and self.max_tilt is None:
+            yield "floating_base needs max_tilt"
+
+    def _fallback_faults(self) -> Iterator[str]:
+        for event, needed, reason in (
+            ("tilt", self.max_tilt, "max_tilt"),
+            ("operator", self.operator.link_s, "operator.link_s"),
+            ("battery", self.min_battery_voltage, "min_battery_voltage"),
+            ("temperature", "joint_temperature" in self.signals, "joint_temperature"),
+            ("custom", self.predicates, "predicates"),
+        ):
+            if needed and getattr(self.fallback, event) is None:
+                yield f"fallback: needs {event!r}, since there is {reason}"
         for event in EVENTS:
-            for step in self.fallback.ladder(event):
-                if not isinstance(step, Keep):
-                    self._check_gains(f"fallback {event}", step)
+            for step in chain(*self.fallback.ladders(event)):
+                yield from self._step_faults(f"fallback {event}", step)
 
-    def _check_sequence(self, key: str, phases: tuple[Phase, ...]) -> None:
-        if not phases:
-            raise ValueError(f"{key}: needs a phase")
-        for phase in phases:
-            _check_duration(f"{key}: every phase", phase.duration_s)
-            self._check_gains(key, phase)
-            if isinstance(phase, Track):
-                self._check_joints(f"{key}: pose", phase.pose)
-                for joint in self.actuated:
-                    low, high = joint.position or (-math.inf, math.inf)
-                    if not low <= phase.pose[joint.name] <= high or math.isinf(phase.pose[joint.name]):
-                        raise ValueError(
-                            f"{key}: pose of joint {joint.name!r} must be in [{low}, {high}], "
-                            f"found {phase.pose[joint.name]}"
-                        )
-
-    def _check_gains(self, where: str, step: Damping | Hold | Track) -> None:
+    def _step_faults(self, where: str, step: Step) -> Iterator[str]:
+        if isinstance(step, Keep | External):
+            return
         if step.gains not in self.gains:
-            raise ValueError(f"{where}: no gains {step.gains!r}; sets: {', '.join(self.gains)}")
+            yield f"{where}: no gains {step.gains!r}; sets: {', '.join(self.gains)}"
         if isinstance(step, Damping):
-            self._check_damping(where, step.gains)
+            yield from self._damping_faults(where, step.gains)
         elif self.gains[step.gains].kp is None:
-            raise ValueError(f"{where}: gains {step.gains!r} need kp to hold or track a pose")
+            yield f"{where}: gains {step.gains!r} need kp to hold or track a pose"
+        if isinstance(step, Track):
+            if isinstance(step.pose, str) and step.pose not in self.keyframes:
+                yield f"{where}: no keyframe {step.pose!r}; keyframes: {sorted(self.keyframes)}"
+            yield from self._pose_faults(f"{where}: pose", self.pose(step))
+        for joint in self.actuated if isinstance(step, Brake) else ():
+            if joint.acceleration is None or joint.jerk is None or "joint_velocity" not in self.signals:
+                yield f"{where}: brake needs joint_velocity, acceleration and jerk of joint {joint.name!r}"
 
-    def _check_damping(self, where: str, gains: str) -> None:
+    def _pose_faults(self, where: str, pose: dict[str, float]) -> Iterator[str]:
+        yield from self._joint_faults(where, pose)
+        for joint in self.actuated:
+            (low, high), q = joint.position or (-math.inf, math.inf), pose[joint.name]
+            if not low <= q <= high or math.isinf(q):
+                yield f"{where} of joint {joint.name!r} must be in [{low}, {high}], found {q}"
+
+    def _damping_faults(self, where: str, gains: str) -> Iterator[str]:
         for joint, kd in self.gains[gains].kd.items():
             if not kd > 0.0:
-                raise ValueError(f"{where}: damping by gains {gains!r} needs kd > 0 of joint {joint!r}")
+                yield f"{where}: damping by gains {gains!r} needs kd > 0 of joint {joint!r}"
 
-    def _check_joints(self, where: str, found: dict[str, float]) -> None:
+    def _joint_faults(self, where: str, found: dict[str, float]) -> Iterator[str]:
         expected = [joint.name for joint in self.actuated]
         if sorted(found) != sorted(expected):
-            raise ValueError(f"{where} must name the actuated joints {expected}, found {sorted(found)}")
+            yield f"{where} must name the actuated joints {expected}, found {sorted(found)}"
+
+    def pose(self, step: Track) -> dict[str, float]:
+        """A track's target by joint."""
+        return self.keyframes[step.pose] if isinstance(step.pose, str) else step.pose
 
     @property
     def actuated(self) -> tuple[Joint, ...]:
@@ -241,7 +274,7 @@ class ProfileFile(Record, frozen=True):
         return tuple(joint for joint in self.joints if joint.actuated)
 
 
-class Profile(ProfileFile, frozen=True):
+class Profile(ProfileFile, frozen=True, kw_only=True):
     """A validated profile."""
 
     digest: str
@@ -265,9 +298,18 @@ class Profile(ProfileFile, frozen=True):
         """Velocity gains `[Ja]` of a named set."""
         return self.actuated_values(self.gains[gains].kd)
 
+    def signal_of(self, source: Source) -> str | None:
+        """The signal that a source of joints or of a body is gathered from; None where the robot has none."""
+        kind = "orientation" if source.kind == "gravity" else source.kind
+        if source.kind in JOINT_KINDS:
+            return kind if kind in self.signals else None
+        if f"{kind}/{source.frame}" in self.signals:
+            return f"{kind}/{source.frame}"
+        return kind if kind in self.signals and source.frame == self.base else None
+
 
 def load_profile(name_or_path: str | Path) -> Profile:
-    """Read a profile: a YAML file, or the name of one that andante ships (`pendulum`, `cartpole`).
+    """Read a profile: a YAML file, or the name of one that andante ships (`pendulum`, `cartpole`, ...).
 
     Raises:
         ProfileError: names the file, the key, the expected and the found.
@@ -277,28 +319,13 @@ def load_profile(name_or_path: str | Path) -> Profile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ProfileError(
-            f"{path}: no robot profile ({error.strerror}); shipped ones: {', '.join(sorted(shipped))}"
-        ) from None
+        names = ", ".join(sorted(shipped))
+        raise ProfileError(f"{path}: no robot profile ({error.strerror}); shipped ones: {names}") from None
     try:
-        content = msgspec.convert(yaml.load(data, _UniqueKeys), ProfileFile)
+        content = msgspec.convert(load_yaml(data), ProfileFile)
     except (msgspec.ValidationError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         raise ProfileError(f"{path}: {' '.join(str(error).split())}") from None
     return Profile(**msgspec.structs.asdict(content), digest=hashlib.sha256(data).hexdigest())
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML of plain values, in which no key of a mapping is given twice: the last would win in silence."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        keys = [key.value for key, _ in node.value]
-        for key, _ in node.value:
-            if keys.count(key.value) > 1:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key.value!r} given twice", problem_mark=key.start_mark
-                )
-        return node
 
 
 def check_fit(contract: Contract, profile: Profile) -> None:
@@ -307,44 +334,58 @@ def check_fit(contract: Contract, profile: Profile) -> None:
     Raises:
         ProfileError: names the robot model, joint, signal or action term, the expected and the found.
     """
-    if contract.robot_model != profile.robot_model:
-        raise ProfileError(
-            f"the policy is for robot model {contract.robot_model!r}, the profile for {profile.robot_model!r}"
-        )
-    actuated = [joint.name for joint in profile.actuated]
+    if found := list(mismatches(contract, profile)):
+        more = f" (and {len(found) - 1} more: `andante profile check` lists them)" if len(found) > 1 else ""
+        raise ProfileError(found[0] + more)
+
+
+def mismatches(contract: Contract, profile: Profile) -> Iterator[str]:
+    """Every reason why this robot cannot run a policy."""
+    model, own = contract.robot_model, profile.robot_model
+    if model != own:
+        yield f"the policy is for robot model {model!r}, the profile for {own!r}"
     for source in contract.sources:
-        if source.kind not in profile.signals:
-            raise ProfileError(
-                f"source {source.name!r} needs the signal {source.kind!r}, which the robot does not measure; "
-                f"signals: {', '.join(profile.signals)}"
-            )
+        yield from _source_mismatches(source, profile)
+    for term in contract.actions:
+        yield from _action_mismatches(term, profile)
+    for joint in profile.actuated:
+        if joint.name not in contract.action_joints:
+            yield f"the policy does not command the actuated joint {joint.name!r}"
+
+
+def _source_mismatches(source: Source, profile: Profile) -> Iterator[str]:
+    if source.kind == "reading":
+        yield f"source {source.name!r} of kind reading has no meaning for a robot"
+    elif source.kind in (*JOINT_KINDS, *BODY_KINDS) and profile.signal_of(source) is None:
+        kind = "orientation" if source.kind == "gravity" else source.kind
+        body = f" of {source.frame!r}" if source.frame else ""
+        signals = ", ".join(profile.signals)
+        yield f"source {source.name!r} needs the signal {kind!r}{body}, the robot measures: {signals}"
+    if source.kind in JOINT_KINDS:
+        names = ", ".join(profile.joint_names)
         for name in source.joints:
             if name not in profile.joint_names:
-                raise ProfileError(
-                    f"source {source.name!r} reads joint {name!r}, which the profile lacks; "
-                    f"joints: {', '.join(profile.joint_names)}"
-                )
-    for term in contract.actions:
-        for name in term.joints:
-            if name not in actuated:
-                raise ProfileError(
-                    f"action term {term.name!r} moves joint {name!r}, which the profile lacks or does not "
-                    f"actuate; actuated joints: {', '.join(actuated)}"
-                )
-        if term.kind == "position" and term.closed_by != profile.pd_loop:
-            raise ProfileError(
-                f"action term {term.name!r}: training closed the position loop by {term.closed_by!r}, "
-                f"the profile says pd_loop {profile.pd_loop!r}"
+                yield f"source {source.name!r} reads joint {name!r}, which the profile lacks; joints: {names}"
+
+
+def _action_mismatches(term: ActionTerm, profile: Profile) -> Iterator[str]:
+    if term.kind == "actuator":
+        yield f"action term {term.name!r} drives actuators, for which a joint command has no field"
+        return
+    joints = {joint.name: joint for joint in profile.actuated}
+    for name, low, high in zip(term.joints, term.low, term.high, strict=True):
+        if name not in joints:
+            names = ", ".join(joints)
+            yield f"action term {term.name!r} moves joint {name!r}, not one of the actuated joints: {names}"
+            continue
+        own_low, own_high = joints[name].action_range(term.kind)
+        if not max(low, own_low) < min(high, own_high):
+            yield (
+                f"joint {name!r}: the policy's {term.kind} range [{low:g}, {high:g}] and the profile's "
+                f"[{own_low:g}, {own_high:g}] do not overlap"
             )
-    if left := [name for name in actuated if name not in contract.action_joints]:
-        raise ProfileError(f"the policy does not command the actuated joint {left[0]!r}")
-
-
-def _check_positive(what: str, value: float) -> None:
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{what} must be positive and finite, found {value}")
-
-
-def _check_duration(what: str, value: float | None) -> None:
-    if value is None:
-        raise ValueError(f"{what} needs duration_s")
+    if term.kind != "effort" and term.closed_by != profile.pd_loop:
+        yield (
+            f"action term {term.name!r}: training closed the {term.kind} loop by {term.closed_by!r}, "
+            f"the profile says pd_loop {profile.pd_loop!r}"
+        )

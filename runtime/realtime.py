@@ -21,11 +21,9 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """The time."""
-        ...
 
     def sleep_until_ns(self, deadline_ns: int) -> None:
         """Return at the deadline or later; at once when it has passed."""
-        ...
 
 
 class MonotonicClock:
@@ -41,13 +39,29 @@ class MonotonicClock:
             time.sleep(left_ns * 1e-9)
 
 
+class VirtualClock:
+    """A clock that jumps to every deadline: a loop on it runs as fast as it can, and is never late."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        """The time."""
+        return self._now_ns
+
+    def sleep_until_ns(self, deadline_ns: int) -> None:
+        """Have it be that time."""
+        self._now_ns = max(self._now_ns, deadline_ns)
+
+
 @contextmanager
-def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[dict[str, str]]:
+def tuned(fifo_priority: int | None, cpu: int | None, helper: int | None = None) -> Iterator[dict[str, str]]:
     """Tune this thread and process for a control loop, and undo it afterwards.
 
     Args:
         fifo_priority: 1 to 99 for SCHED_FIFO; needs CAP_SYS_NICE or an rtprio limit.
         cpu: the one core for this thread to run on.
+        helper: id of a thread that works for this one, at one priority less; it may run on any core.
 
     Yields:
         What each measure came to: `ok`, `not asked for`, or the error.
@@ -59,16 +73,17 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[dict[str, str]
     locked = False
     try:
         results["SCHED_FIFO"] = _attempt(_set_fifo, fifo_priority)
-        results["affinity"] = _attempt(_set_affinity, cpu)
+        if helper is not None and fifo_priority is not None:
+            results["SCHED_FIFO of inference"] = _attempt(lambda p: _set_fifo(p, helper), fifo_priority - 1)
+        results["affinity"] = _attempt(lambda core: os.sched_setaffinity(0, {core}), cpu)
         locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
         results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
         # A collection that walks the whole heap takes longer than a tick may.
         gc.collect()
         gc.freeze()
         gc.disable()
-        results["gc"] = "ok"
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        results["switch interval"] = "ok"
+        results |= {"gc": "ok", "switch interval": "ok"}
         yield results
     finally:
         sys.setswitchinterval(interval)
@@ -78,15 +93,12 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[dict[str, str]
         if locked:
             libc.munlockall()
         os.sched_setaffinity(0, affinity)
-        os.sched_setscheduler(0, scheduler, parameters)
+        for thread in (0,) if helper is None else (0, helper):
+            os.sched_setscheduler(thread, scheduler, parameters)
 
 
-def _set_fifo(priority: int) -> None:
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-
-
-def _set_affinity(cpu: int) -> None:
-    os.sched_setaffinity(0, {cpu})
+def _set_fifo(priority: int, thread: int = 0) -> None:
+    os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
 
 
 def _attempt(measure: Callable[[int], None], value: int | None) -> str:

@@ -11,11 +11,11 @@ class State(Enum):
     DISABLED = "disabled"
     """Nothing is written to the robot."""
     WAIT_SENSORS = "wait_sensors"
-    """Damping, until every signal is fresh."""
+    """Damping, until every signal is fresh and the profile's conditions hold."""
     START = "start"
     """The profile's start sequence, from the measured pose."""
     READY = "ready"
-    """Where the start sequence ended, until confirmed; a long gap leads back to `START`."""
+    """Where the start sequence ended, for a tick or until confirmed; a long gap leads back to `START`."""
     RUN = "run"
     """The policy."""
     STOP = "stop"
@@ -30,34 +30,34 @@ class Reset(Enum):
     """A piece of state that is carried across ticks."""
 
     MEMORY = "memory"
-    """The policy's memory, the chunk buffer (a new epoch), the decision grid, and the last action."""
+    """The policy's memory, the chunk buffer (a new epoch), the decision grid, the delay, histories, the
+    slewed command, the last action, and the way to a new policy's first commands."""
     SEQUENCE = "sequence"
     """Phase of the start and stop sequences."""
     EVENTS = "events"
     """For how many ticks in a row each event has been tolerated."""
-    CONFIRMATION = "confirmation"
-    """That the policy may run."""
-    REQUESTS = "requests"
-    """Stop and overrun as told by the driver."""
+    SIGNALS = "signals"
+    """When each signal was measured last, and how often in a row it was the same."""
     COUNTERS = "counters"
     """Counters, saturations, and the last tick number."""
 
 
-_LIVE = (State.WAIT_SENSORS, State.START, State.READY, State.RUN, State.STOP)
+LIVE = (State.WAIT_SENSORS, State.START, State.READY, State.RUN, State.STOP)
+"""Those in which an event may still be tolerated."""
 
 EDGES: dict[tuple[State, State], frozenset[Reset]] = {
     (State.DISABLED, State.WAIT_SENSORS): frozenset(Reset),
     (State.WAIT_SENSORS, State.START): frozenset({Reset.SEQUENCE}),
     (State.START, State.READY): frozenset(),
-    (State.READY, State.START): frozenset({Reset.SEQUENCE, Reset.CONFIRMATION}),
+    (State.READY, State.START): frozenset({Reset.SEQUENCE}),
     (State.READY, State.RUN): frozenset({Reset.MEMORY, Reset.EVENTS}),
     (State.START, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),
     (State.READY, State.STOP): frozenset({Reset.SEQUENCE, Reset.EVENTS}),
     (State.RUN, State.STOP): frozenset({Reset.MEMORY, Reset.SEQUENCE, Reset.EVENTS}),
-    **{(state, State.FALLBACK): frozenset({Reset.MEMORY}) for state in _LIVE},
+    **{(state, State.FALLBACK): frozenset({Reset.MEMORY}) for state in LIVE},
     (State.FALLBACK, State.FAULT): frozenset(),
-    **{(state, State.DISABLED): frozenset({Reset.MEMORY}) for state in (*_LIVE, State.FALLBACK, State.FAULT)},
+    **{(state, State.DISABLED): frozenset({Reset.MEMORY}) for state in (*LIVE, State.FALLBACK, State.FAULT)},
 }
-"""Every edge there is. The reason of a fault and an emergency stop are no edge's business: `clear` alone
-takes them away, so they outlive a deactivation.
+"""Every edge there is. The reason of a fault is no edge's business: `clear` alone takes it away, so it
+outlives a deactivation.
 """

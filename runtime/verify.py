@@ -1,4 +1,4 @@
-"""What `andante verify` checks: digest, golden trace, and the closed loop against the training run."""
+"""What `andante verify --run` checks: the closed loop against the training run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from .artifact import Artifact, read_artifact
+from .artifact import Artifact
 from .errors import AndanteError
-from .policy import Deviation, PolicySession, replay
 
 RETURN_TOLERANCE = 0.01
 """Largest difference of the closed loop's mean return, in units of (return - random return)."""
@@ -48,17 +47,6 @@ class ClosedLoopCheck:
         return self.deviation <= RETURN_TOLERANCE and not self.faults
 
 
-def check_golden_trace(path: str | Path) -> tuple[Artifact, Deviation]:
-    """Read a policy file, its digest included, and replay its golden trace.
-
-    Raises:
-        ArtifactError: the file is not a whole policy file.
-    """
-    artifact = read_artifact(path)
-    session = PolicySession(artifact.model, artifact.contract, artifact.digest, path)
-    return artifact, replay(session, artifact.trace)
-
-
 def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
     """Run the episodes of the run's evaluation with the policy file: same seed, same initial states.
 
@@ -68,9 +56,7 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
     """
     result = read_result(run_dir)
     if result.task != artifact.contract.task:
-        raise AndanteError(
-            f"{run_dir}: a run of task {result.task!r}, the policy is for {artifact.contract.task!r}"
-        )
+        raise AndanteError(f"{run_dir}: a run of task {result.task!r}, policy for {artifact.contract.task!r}")
     closed_loop = importlib.import_module("andante.sim.closed_loop").closed_loop
     loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
     return ClosedLoopCheck(float(np.mean(loop.returns)), loop.faults, result)

@@ -12,18 +12,11 @@ _FIXED_SIZE = {1: 8, 5: 4}
 
 _CHILDREN = {
     "model": {7: "graph", 25: "function"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse_tensor"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
-    "attribute": {
-        5: "tensor",
-        6: "graph",
-        10: "tensor",
-        11: "graph",
-        22: "sparse_tensor",
-        23: "sparse_tensor",
-    },
-    "sparse_tensor": {1: "tensor", 2: "tensor"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
 """Which fields of which message hold the messages that can lead to a tensor."""
@@ -78,7 +71,7 @@ def scan(message: memoryview) -> Iterator[Field]:
 
 def encode(number: int, payload: bytes) -> bytes:
     """A length-delimited field."""
-    return _encode_varint(number << 3 | 2) + _encode_varint(len(payload)) + payload
+    return encode_varint(number << 3 | 2) + encode_varint(len(payload)) + payload
 
 
 def has_external_data(message: memoryview, kind: str = "model") -> bool:
@@ -87,8 +80,7 @@ def has_external_data(message: memoryview, kind: str = "model") -> bool:
     for field in scan(message):
         if kind == "tensor" and (field.number == 13 or (field.number == 14 and field.value == 1)):
             return True
-        child = children.get(field.number)
-        if child is not None and has_external_data(field.payload, child):
+        if (child := children.get(field.number)) and has_external_data(field.payload, child):
             return True
     return False
 
@@ -106,10 +98,8 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError(f"number longer than 10 bytes at byte {at}")
 
 
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+def encode_varint(value: int) -> bytes:
+    """A number that is not negative."""
+    if value <= 0x7F:
+        return bytes([value])
+    return bytes([value & 0x7F | 0x80]) + encode_varint(value >> 7)

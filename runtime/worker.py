@@ -1,10 +1,10 @@
-"""Where decisions are made: a mailbox between the controller and the policy."""
+"""Where decisions are made: a mailbox of one between the controller and the policy."""
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,45 +24,100 @@ class Answer:
     """`[H, A]`, SI units; a view, valid until the next request."""
     finite: bool
     """Whether the chunk and the next memory are finite."""
+    error: str | None = None
+    """What the policy raised; then there is no chunk."""
 
 
-class Worker(Protocol):
-    """Answers one request at a time. It never advances the memory: the controller does."""
+class Worker:
+    """Decides within the request: with a delay of d ticks, the answer is taken at exactly the d-th tick.
 
+    It never advances the memory: the controller does, after `poll`.
+    """
+
+    immediate: bool = True
+    """Whether a request is answered within its tick."""
     inference_ns: int
     """Duration of the last inference."""
+    inferences: int
+    """How many there have been."""
+    thread_id: int | None = None
+    """Of a thread of its own, for the operating system."""
+
+    def __init__(self, policy: PolicySession) -> None:
+        self.inference_ns = self.inferences = 0
+        self._policy = policy
+        self._answer = Answer(-1, -1, np.zeros((0, 0), np.float32), True)
+        self._pending = self._done = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether `poll` has something; for a worker that answers at once, always."""
+        return self.immediate or self._done
+
+    @property
+    def idle(self) -> bool:
+        """Whether no inference is going on."""
+        return self._done or not self._pending
 
     def request(self, tick: int, epoch: int) -> None:
-        """Decide on the policy's inputs as they are now."""
-        ...
+        """Decide on the policy's inputs as they are now.
+
+        Raises:
+            RuntimeError: the answer before has not been taken.
+        """
+        if self._pending:
+            raise RuntimeError("a request while another one is in flight")
+        self._answer.tick, self._answer.epoch = tick, epoch
+        self._pending = True
+        self._begin()
 
     def poll(self) -> Answer | None:
         """The answer, once, when it is there."""
-        ...
+        if not self._done:
+            return None
+        self._done = self._pending = False
+        return self._answer
+
+    def _begin(self) -> None:
+        answer, start = self._answer, time.perf_counter_ns()
+        try:
+            answer.chunk = self._policy.infer()
+            answer.finite, answer.error = self._policy.finite, None
+        except Exception as error:  # onnxruntime's own types; the robot must be told something all the same
+            answer.error = " ".join(f"the policy failed: {error!r}".split())
+        self.inference_ns = time.perf_counter_ns() - start
+        self.inferences += 1
+        self._done = True
 
 
-class SynchronousWorker:
-    """Decides within the request: the answer is there in the same tick."""
+class AsynchronousWorker(Worker):
+    """Decides in a thread of its own while the current chunk plays; nobody may touch the policy meanwhile."""
 
-    inference_ns: int
+    immediate = False
 
     def __init__(self, policy: PolicySession) -> None:
-        self.inference_ns = 0
-        self._policy = policy
-        self._answer = Answer(-1, -1, np.zeros((0, 0), np.float32), True)
-        self._answered = False
+        super().__init__(policy)
+        # A plain lock as a signal: `threading.Event` allocates and takes several times as long.
+        self._asked = threading.Lock()
+        self._asked.acquire()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="inference", daemon=True)
+        self._thread.start()
+        self.thread_id = self._thread.native_id
 
-    def request(self, tick: int, epoch: int) -> None:
-        """Decide on the policy's inputs as they are now."""
-        start = time.perf_counter_ns()
-        self._answer.chunk = self._policy.infer()
-        self.inference_ns = time.perf_counter_ns() - start
-        self._answer.tick = tick
-        self._answer.epoch = epoch
-        self._answer.finite = self._policy.finite
-        self._answered = True
+    def close(self) -> None:
+        """End the thread, after the inference that may be going on."""
+        self._closed = True
+        if self.idle and self._thread.is_alive():
+            self._asked.release()
+            self._thread.join()
 
-    def poll(self) -> Answer | None:
-        """The answer to the last request, once."""
-        answered, self._answered = self._answered, False
-        return self._answer if answered else None
+    def _begin(self) -> None:
+        self._asked.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._asked.acquire()
+            if self._closed:
+                return
+            super()._begin()

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .env import Env
+    from .spec.randomization import Randomization
+    from .worlds import Worlds
 
 
 def make(
-    name: str, num_worlds: int = 256, seed: int = 0, threads: int | None = None, device: str = "auto"
-) -> Env:
+    name: str,
+    num_worlds: int = 256,
+    seed: int = 0,
+    threads: int | None = None,
+    device: str = "auto",
+    randomization: Randomization | None = None,
+) -> Worlds:
     """Parallel worlds of one task.
 
     Args:
@@ -18,23 +24,37 @@ def make(
         num_worlds: B.
         seed: Of every random draw.
         threads: Native simulation threads; all usable cores by default. Results do not depend on it.
-        device: Where tensors live; the C engine knows `cpu`, which `auto` picks.
+        device: `cuda` or `cuda:N` is MuJoCo Warp with all tensors there, `cpu` MuJoCo's C engine; `auto`
+            takes CUDA where there is one and the task has physics. `warp-cpu`: MuJoCo Warp on the CPU, slow.
+        randomization: What differs from world to world and from episode to episode; nothing when None.
 
     Raises:
-        AndanteError: unknown task, no world, no thread, or a device that the engine does not run on.
+        AndanteError: unknown task, no world, no thread, a device that there is not, or something
+            to be randomised that the task does not have.
     """
     # `andante.sim.spec` and `andante.sim.robot` live in this package and must not pull in torch.
     from andante.runtime.errors import AndanteError
 
     from .env import Env
-    from .tasks import get_task
+    from .foreign import ForeignEnv
+    from .probe import ProbeEnv
+    from .tasks import PROBES, get_task
 
-    if device not in ("auto", "cpu"):
-        raise AndanteError(f"device {device!r}: the mujoco backend runs on 'cpu'")
     for key, value in (("num_worlds", num_worlds), ("threads", threads)):
         if value is not None and value < 1:
             raise AndanteError(f"{key} must be at least 1, found {value}")
-    return Env(get_task(name), num_worlds, seed=seed, threads=threads)
+    family = name.partition("/")[0]
+    if family in ("gym", "popgym", *PROBES) and randomization is not None and not randomization.nominal:
+        raise AndanteError(f"task {name!r} has no robot: nothing of it can be randomised or delayed")
+    if family in ("gym", "popgym", *PROBES) and device not in ("auto", "cpu"):
+        raise AndanteError(f"task {name!r} has no physics of ours: it runs on 'cpu', not on {device!r}")
+    if family in ("gym", "popgym"):
+        return ForeignEnv(name, num_worlds, seed)
+    if family in PROBES:
+        return ProbeEnv(PROBES[family](name), num_worlds, seed)
+    return Env(
+        get_task(name), num_worlds, seed=seed, threads=threads, randomization=randomization, device=device
+    )
 
 
 __all__ = ["make"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from .spec import TASKS, get_spec
+from .spec import FAMILIES, TASKS, get_spec
 from .spec.describe import describe
 
 
@@ -22,3 +22,4 @@ def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
     width = max(map(len, TASKS))
     for spec in TASKS.values():
         print(f"{spec.name:<{width}}  {spec.summary}")
+    print(f"\nalso: {', '.join(FAMILIES)}")

@@ -22,9 +22,10 @@ class Drives:
         self._model = model
         self._closes_loop = profile.pd_loop == "drive"
         self._ids = np.array([model.actuator(joint.name).id for joint in profile.actuated])
-        self._sign = np.array([joint.sign for joint in profile.actuated], np.float64)
+        # Reading per radian of the joint; torque of the joint per torque of the drive.
+        self._scale = np.array([joint.scale for joint in profile.actuated], np.float64)
         self._offset = np.array([joint.zero_offset for joint in profile.actuated])
-        effort = np.array([joint.effort for joint in profile.actuated], np.float64)
+        effort = np.array([joint.effort for joint in profile.actuated], np.float64) * np.abs(self._scale)
         model.actuator_gaintype[:] = mujoco.mjtGain.mjGAIN_FIXED
         model.actuator_biastype[:] = mujoco.mjtBias.mjBIAS_AFFINE
         model.actuator_ctrllimited[:] = False
@@ -43,10 +44,11 @@ class Drives:
         if command.mode == "disabled":
             return
         bias = self._model.actuator_biasprm
-        bias[self._ids, 0] = self._sign * command.tau_ff
+        bias[self._ids, 0] = self._scale * command.tau_ff
         if self._closes_loop:
-            data.ctrl[self._ids] = self._sign * (command.q - self._offset)
-            self._model.actuator_gainprm[self._ids, 0] = command.kp
-            bias[self._ids, 0] += command.kd * self._sign * command.dq
-            bias[self._ids, 1] = -command.kp
-            bias[self._ids, 2] = -command.kd
+            kp, kd = command.kp * np.square(self._scale), command.kd * np.square(self._scale)
+            data.ctrl[self._ids] = (command.q - self._offset) / self._scale
+            self._model.actuator_gainprm[self._ids, 0] = kp
+            bias[self._ids, 0] += command.kd * self._scale * command.dq
+            bias[self._ids, 1] = -kp
+            bias[self._ids, 2] = -kd

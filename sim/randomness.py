@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 WORD = 0xFFFFFFFF
@@ -19,19 +23,27 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 
 
-def philox(counter: Tensor, key: tuple[int, int]) -> Tensor:
-    """Philox4x32-10: counter [..., 4] and two key words -> random [..., 4]; words are int64 below 2^32."""
-    multipliers = torch.tensor(MULTIPLIERS, device=counter.device)
-    keys = torch.tensor(
-        [[(word + r * weyl) & WORD for word, weyl in zip(key, WEYL, strict=True)] for r in range(ROUNDS)],
-        device=counter.device,
-    )
-    even, odd = counter[..., 0::2], counter[..., 1::2]
+def philox(even: Any, odd: Any, key: tuple[int, int]) -> tuple[Any, Any]:
+    """Philox4x32-10 of two key words and four counter words: 0 and 2 in `even` [2, ...], 1 and 3 in `odd`.
+
+    Arrays or tensors, broadcast against each other, as is what comes out; words are int64 below 2^32.
+    """
+    shape = (2,) + (1,) * (even.ndim - 1)
+    multipliers: Any = np.array(MULTIPLIERS).reshape(shape)
+    keys: Any = _keys(*key).reshape(ROUNDS, *shape)
+    if isinstance(even, Tensor):
+        multipliers, keys = (torch.from_numpy(each).to(even.device) for each in (multipliers, keys))
     for r in range(ROUNDS):
         # Below 2^64: the top bit lands in the sign, and the mask undoes the sign extension of the shift.
         product = even * multipliers
-        even, odd = ((product >> 32) & WORD).flip(-1) ^ odd ^ keys[r], (product & WORD).flip(-1)
-    return torch.stack((even, odd), -1).flatten(-2)
+        product = product.flip(0) if isinstance(product, Tensor) else product[::-1]
+        even, odd = ((product >> 32) & WORD) ^ odd ^ keys[r], product & WORD
+    return even, odd
+
+
+@lru_cache(maxsize=16)
+def _keys(first: int, second: int) -> NDArray[np.int64]:
+    return np.array([[(first + r * WEYL[0]) & WORD, (second + r * WEYL[1]) & WORD] for r in range(ROUNDS)])
 
 
 @dataclass(frozen=True)
@@ -48,16 +60,28 @@ class Draws:
 
     def uniform(self, stream: str, size: int) -> Tensor:
         """Independent draws from [0, 1), multiples of 2^-53, float64 [B, size]; one `stream` name per use."""
-        blocks = (size + 1) // 2
-        counter = torch.empty(len(self.world), blocks, 4, dtype=torch.int64, device=self.world.device)
-        counter[..., 0] = self.world[:, None]
-        counter[..., 1] = self.episode[:, None]
-        counter[..., 2] = self.tick[:, None]
+        even, odd = self._words(stream, (size + 1) // 2)
+        bits = torch.as_tensor((even << 21) + (odd >> 11))
+        return bits.permute(1, 2, 0).flatten(1)[:, :size].double() * 2.0**-53
+
+    def words(self, stream: str, blocks: int) -> Tensor:
+        """Independent draws of 32 bits, int64 [4, B, blocks]; one `stream` name per use."""
+        even, odd = (torch.as_tensor(words) for words in self._words(stream, blocks))
+        return torch.stack((even, odd), 1).flatten(0, 1)
+
+    def _words(self, stream: str, blocks: int) -> tuple[Any, Any]:
         # One counter word for stream and block: streams differ in the upper 24 bits.
-        counter[..., 3] = (zlib.crc32(stream.encode()) & 0xFFFFFF00) + torch.arange(blocks)
-        words = philox(counter, (self.seed & WORD, (self.seed >> 32) & WORD)).view(-1, 2 * blocks, 2)
-        bits: Tensor = (words[..., 0] << 21) + (words[..., 1] >> 11)
-        return bits[:, :size].double() * 2.0**-53
+        first = zlib.crc32(stream.encode()) & 0xFFFFFF00
+        block = torch.arange(first, first + blocks, device=self.world.device)
+        counter: Any = (self.world[:, None], self.episode[:, None], self.tick[:, None], block[None])
+        key = self.seed & WORD, (self.seed >> 32) & WORD
+        if self.world.device.type == "cpu":
+            # Most batches are small, and numpy takes a fifth of torch's time for an operation on few numbers.
+            world, episode, tick, block = (words.numpy() for words in counter)
+            return philox(np.stack((world, tick)), np.stack(np.broadcast_arrays(episode, block)), key)
+        world, episode, tick, block = counter
+        odd = torch.stack((episode.expand(-1, blocks), block.expand(len(episode), -1)))
+        return philox(torch.stack((world, tick)), odd, key)
 
     def normal(self, stream: str, size: int) -> Tensor:
         """Independent standard normal draws, float64 [B, size], by inversion of `uniform`."""

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import mujoco
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from andante.runtime.command import FIELDS, JointCommand, Sample
-from andante.runtime.contract import Contract
+from andante.runtime.contract import SOURCE_KINDS, Contract, Source
 from andante.runtime.errors import AndanteError
 from andante.runtime.profile import Profile, check_fit
 
 from .drives import Drives
 from .spec import get_spec
-from .spec.models import build_model
+from .spec.models import SENSORS, build_model
+from .spec.start import Start
+from .spec.task import TaskSpec
+
+if TYPE_CHECKING:
+    from .trial import TrialRobot
+
+Reading = Callable[[], NDArray[np.float64]]
+WARM = 25.0
+"""Temperature of every joint, degrees Celsius."""
+CHARGED = 1.25
+"""Battery voltage, in units of the lowest that the profile allows."""
 
 
 class SimRobot:
     """A robot in MuJoCo that advances in lockstep: each command moves it by the tick that it is for, and its
     clock is what has been simulated.
 
-    For the same torques it is bit-equal to the worlds of training. `model` and `data` are there for viewers.
+    For the same torques it is bit-equal to the worlds of training, and what it measures is what they observe:
+    joints as they are, other signals one physics step older. `model` and `data` are there for viewers.
     """
 
     model: mujoco.MjModel
@@ -35,14 +51,14 @@ class SimRobot:
             seed: of the initial state.
 
         Raises:
-            AndanteError: contract and profile do not fit, or the task, the robot model or a joint is unknown.
+            AndanteError: contract and profile do not fit, or the task, the robot model, a joint or a body is
+                unknown.
         """
         check_fit(contract, profile)
         self.name = "sim"
         self.joints = profile.joint_names
-        self.model = build_model(
-            contract.robot_model, contract.actions, contract.control_period_ns, contract.decimation
-        )
+        spec = _measured_by(profile, get_spec(contract.task), contract)
+        self.model = build_model(spec)
         known = [self.model.joint(i).name for i in range(self.model.njnt)]
         for joint in self.joints:
             if joint not in known:
@@ -55,18 +71,15 @@ class SimRobot:
         self.carries = frozenset(FIELDS) if profile.pd_loop == "drive" else frozenset({"tau_ff"})
         self._decimation = contract.decimation
         self._period_ns = contract.control_period_ns
-        self._qpos = np.array([self.model.joint(name).qposadr[0] for name in self.joints])
-        self._qvel = np.array([self.model.joint(name).dofadr[0] for name in self.joints])
-        self._sign = np.array([joint.sign for joint in profile.joints], np.float64)
-        self._offset = np.array([joint.zero_offset for joint in profile.joints])
-        self._sample = Sample.allocate(profile.signals, len(self.joints))
-        self._now_ns = 0
-        start = get_spec(contract.task).start
-        noise = np.random.default_rng(seed).uniform(-1.0, 1.0, (len(start), 2))
-        self.set_state(
-            [joint.position + joint.position_spread * x for joint, (x, _) in zip(start, noise, strict=True)],
-            [joint.velocity_spread * v for joint, (_, v) in zip(start, noise, strict=True)],
+        commands = [source for source in contract.sources if source.kind == "command"]
+        self._sample = Sample.allocate(
+            profile.signals, len(self.joints), len(commands[0].elements) if commands else 0
         )
+        self._readings = {signal: self._reading(signal, profile) for signal in profile.signals}
+        self._now_ns = 0
+        start = Start(self.model, spec)
+        qpos, qvel = start(np.random.default_rng(seed).uniform(size=(1, start.draws)))
+        self.set_state(qpos[0], qvel[0])
 
     def set_state(self, qpos: ArrayLike, qvel: ArrayLike) -> None:
         """Move the robot to `qpos` [nq] and `qvel` [nv] (MuJoCo's order and convention), without torque."""
@@ -79,14 +92,10 @@ class SimRobot:
 
     def read(self) -> Sample:
         """The state now, in the robot's convention; the same object every time."""
-        readings = {
-            "joint_position": self._sign * self.data.qpos[self._qpos] + self._offset,
-            "joint_velocity": self._sign * self.data.qvel[self._qvel],
-        }
         self._sample.now_ns = self._now_ns
-        for signal, values in self._sample.values.items():
-            np.copyto(values, readings[signal])
-            self._sample.received_ns[signal] = self._sample.now_ns
+        for signal, read in self._readings.items():
+            np.copyto(self._sample.values[signal], read())
+            self._sample.received_ns[signal] = self._sample.source_ns[signal] = self._now_ns
         return self._sample
 
     def write(self, command: JointCommand) -> None:
@@ -106,6 +115,12 @@ class SimRobot:
         self._tick = command.tick
         self._valid_ns = command.valid_for_ns
 
+    def on_trial(self) -> TrialRobot:
+        """This robot, with faults that begin when they are asked for."""
+        from .trial import TrialRobot
+
+        return TrialRobot(self)
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -113,3 +128,67 @@ class SimRobot:
         if ticks:
             mujoco.mj_step(self.model, self.data, ticks * self._decimation)
             self._now_ns += ticks * self._period_ns
+
+    def _reading(self, signal: str, profile: Profile) -> Reading:
+        kind, _, body = signal.partition("/")
+        data = self.data
+        scale = np.array([joint.scale for joint in profile.joints], np.float64)
+        offset = np.array([joint.zero_offset for joint in profile.joints])
+        if kind == "joint_position":
+            qpos = np.array([self.model.joint(name).qposadr[0] for name in self.joints])
+            return lambda: scale * data.qpos[qpos] + offset
+        if kind == "joint_velocity":
+            qvel = np.array([self.model.joint(name).dofadr[0] for name in self.joints])
+            return lambda: scale * data.qvel[qvel]
+        if kind == "joint_temperature":
+            return lambda: np.full(len(self.joints), WARM)
+        if kind == "battery_voltage":
+            return lambda: np.array([CHARGED * (profile.min_battery_voltage or 0.0)])
+        values = data.sensor(f"{_source_kind(kind)}/{body or profile.base}").data
+        mounting = profile.signals[signal].mounting
+        return _mounted(kind, values, np.array(mounting)) if mounting else lambda: values
+
+
+def _source_kind(kind: str) -> str:
+    """The kind of source, and so of MuJoCo sensor, that a kind of signal is measured for."""
+    return "gravity" if kind == "orientation" else kind
+
+
+def _measured_by(profile: Profile, spec: TaskSpec, contract: Contract) -> TaskSpec:
+    """The task as the contract has it, with a source for each of the profile's signals that bodies have."""
+    bodies = [
+        (_source_kind(kind), body) for kind, _, body in (name.partition("/") for name in profile.signals)
+    ]
+    signals = tuple(
+        Source(
+            name=kind,
+            kind=kind,
+            frame=body or profile.base or "",
+            unit=SOURCE_KINDS[kind].units[0],
+            max_age_ns=1,
+        )
+        for kind, body in bodies
+        if kind in SENSORS
+    )
+    return replace(
+        spec,
+        control_period_ns=contract.control_period_ns,
+        decimation=contract.decimation,
+        sources=(*contract.sources, *signals),
+        actions=contract.actions,
+    )
+
+
+def _mounted(kind: str, values: NDArray[np.float64], mounting: NDArray[np.float64]) -> Reading:
+    """What a sensor measures whose frame is turned by `mounting` w, x, y, z against the body's."""
+    turned = np.empty(len(values))
+    inverse = mounting * (1.0, -1.0, -1.0, -1.0)
+
+    def read() -> NDArray[np.float64]:
+        if kind == "orientation":
+            mujoco.mju_mulQuat(turned, values, mounting)
+        else:
+            mujoco.mju_rotVecQuat(turned, values, inverse)
+        return turned
+
+    return read

@@ -25,6 +25,14 @@ def run_andante(*words: str | Path, **options) -> subprocess.CompletedProcess:
     return result
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory) -> Path:
+    """Where recordings of faults go, instead of the user's own folder."""
+    folder = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory) -> Path:
     """Folder of a run that has solved the blind pendulum with a GRU and chunks of five.

@@ -25,29 +25,58 @@ class Rig:
         profile: Profile,
         horizon: int | None = None,
         worker: Worker | None = None,
+        **options,
     ):
-        self.policy = policy
-        self.controller = Controller(policy, profile, horizon, worker)
+        self.controller = Controller(policy, profile, horizon, worker, **options)
         self.controller.warmup()
-        self.sample = Sample.allocate(profile.signals, len(profile.joints))
+        commands = [source for source in policy.contract.sources if source.kind == "command"]
+        self.sample = Sample.allocate(
+            profile.signals, len(profile.joints), len(commands[0].elements) if commands else 0
+        )
+        self.operator = self.sample.operator
         self.q = self.sample.values["joint_position"]
-        self.dq = self.sample.values["joint_velocity"]
+        self.dq = self.sample.values.get("joint_velocity", np.zeros(len(profile.joints)))
         for i, joint in enumerate(profile.joints):
             self.q[i] = 0.0 if joint.position is None else sum(joint.position) / 2
+        for signal, values in self.sample.values.items():
+            if signal.startswith("orientation"):
+                values[:] = [1.0, 0.0, 0.0, 0.0]
+            if signal == "battery_voltage":
+                values[:] = 1000.0
         self.next = 0
+
+    @property
+    def policy(self) -> PolicySession:
+        return self.controller.policy
 
     @property
     def state(self) -> State:
         return self.controller.state
 
-    def tick(self, skip: int = 0, age_ns: int = 0, stale: str = "joint_position") -> JointCommand:
-        """One tick, after skipping some; the signal `stale` is `age_ns` old. A copy of the command."""
+    def tick(
+        self,
+        skip: int = 0,
+        age_ns: int = 0,
+        stale: str = "joint_position",
+        overrun: bool = False,
+        **operator,
+    ) -> JointCommand:
+        """One tick, after skipping some; the signal `stale` is `age_ns` old. A copy of the command.
+
+        `operator` says what is wanted at this tick: `start`, `stop` or `e_stop`.
+        """
         tick = self.next + skip
         self.next = tick + 1
-        self.sample.now_ns = tick * self.controller.contract.control_period_ns
-        for signal in self.sample.received_ns:
-            self.sample.received_ns[signal] = self.sample.now_ns - (age_ns if signal == stale else 0)
-        return self.controller.tick(tick, self.sample).copy()
+        sample = self.sample
+        sample.now_ns = tick * self.controller.contract.control_period_ns
+        for signal in sample.received_ns:
+            received_ns = sample.now_ns - (age_ns if signal == stale else 0)
+            sample.received_ns[signal] = sample.source_ns[signal] = received_ns
+        sample.overrun = overrun
+        wanted = {"start": False, "stop": False, "e_stop": None} | operator
+        for name, value in wanted.items():
+            setattr(self.operator, name, value)
+        return self.controller.tick(tick, sample).copy()
 
     def go(self, state: State) -> Rig:
         """Tick until that state is reached, the way an operator would."""
@@ -63,15 +92,13 @@ class Rig:
             self._tick_to(State.READY)
         elif state is State.RUN:
             self.go(State.READY)
-            controller.confirm()
-            self.tick()
+            self.tick(start=True)
         elif state is State.STOP:
             self.go(State.RUN)
-            controller.stop()
-            self.tick()
+            self.tick(stop=True)
         elif state in (State.FALLBACK, State.FAULT):
             self.go(State.RUN)
-            controller.emergency_stop()
+            self.tick(e_stop="operator")
             self._tick_to(state)
         assert self.state is state
         return self

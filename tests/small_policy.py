@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def write_small_policy(
 
 def _graph(contract: Contract, random: np.random.Generator) -> onnx.ModelProto:
     names = [source.name for source in contract.sources]
-    columns = sum(source.shape[0] for source in contract.sources)
+    columns = sum(math.prod(source.shape) for source in contract.sources)
     size, width = contract.state_size, len(contract.action_joints)
     low = np.array([value for term in contract.actions for value in term.low], np.float32)
     high = np.array([value for term in contract.actions for value in term.high], np.float32)
@@ -78,7 +79,8 @@ def _graph(contract: Contract, random: np.random.Generator) -> onnx.ModelProto:
     }
     shape = np.array([1, contract.chunk_size, width], np.int64)
     nodes = [
-        helper.make_node("Concat", names, ["x"], axis=1),
+        *(helper.make_node("Flatten", [name], [f"{name} flat"], axis=1) for name in names),
+        helper.make_node("Concat", [f"{name} flat" for name in names], ["x"], axis=1),
         helper.make_node("MatMul", ["x", "W"], ["xW"]),
         helper.make_node("MatMul", ["h_in", "U"], ["hU"]),
         helper.make_node("Add", ["xW", "hU"], ["sum"]),

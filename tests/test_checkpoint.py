@@ -291,10 +291,10 @@ def test_a_run_may_train_in_a_thread(tmp_path):
 def test_the_best_of_the_evaluated_policies_is_kept_and_reported(tmp_path, monkeypatch):
     returns, seen, seeds = iter([5.0, 3.0, 1.0]), [], []
 
-    def fall(policy, task, episodes, seed):
+    def fall(policy, task, episodes, seed, **options):
         seeds.append(seed)
         if len(seen) == 3:
-            return evaluate(policy, task, episodes, seed)
+            return evaluate(policy, task, episodes, seed, **options)
         seen.append({name: value.clone() for name, value in policy.state_dict().items()})
         return Evaluation(torch.full((episodes,), next(returns)))
 

@@ -45,10 +45,13 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: andante {command}" in capsys.readouterr().out
 
 
+POSITIONALS = {"profile": ["check", "robot.yaml"], "diff": ["a.mcap", "b.mcap"]}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_unknown_option_is_named(command, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main([command, "something", "--no-such-option", "1"])
+        main([command, *POSITIONALS.get(command, ["something"]), "--no-such-option", "1"])
     assert exit_.value.code == 2
     assert "--no-such-option" in capsys.readouterr().err
 
@@ -125,7 +128,7 @@ def test_verify_names_what_is_wrong_with_the_run(policy, tmp_path, capsys, conte
 def test_verify_refuses_a_run_of_another_task(policy, tmp_path, capsys):
     (tmp_path / "result.json").write_text(result_json(2.0, episodes=2, task="balance"))
     assert main(["verify", str(policy), "--run", str(tmp_path)]) == 1
-    assert "a run of task 'balance', the policy is for 'tiny'" in capsys.readouterr().err
+    assert "a run of task 'balance', policy for 'tiny'" in capsys.readouterr().err
 
 
 def test_export_of_what_is_no_run_is_one_line(tmp_path, capsys):

@@ -121,7 +121,11 @@ print(sys.version_info[:2], onnxruntime.__version__, numpy.__version__)
     assert result.returncode == 0, result.stderr
     for package in packages:
         assert package.split("==")[1] in result.stdout
-    for words in (("verify", trained_policy), ("run", trained_policy, "--robot", "null", "--seconds", "1")):
+    for words in (
+        ("verify", trained_policy),
+        ("run", trained_policy, "--robot", "null", "--seconds", "1"),
+        ("doctor", "--seconds", "0.2"),
+    ):
         result = _run(binaries / "andante", *words)
         assert result.returncode == 0, result.stderr
 

@@ -150,7 +150,7 @@ def test_another_golden_trace_is_refused(tmp_path):
     changed = Trace(trace.sources, trace.reset, trace.states, trace.actions + np.float32(1e-3))
     content = seal(tiny_model().SerializeToString(), tiny_contract(), changed)
     with pytest.raises(
-        ArtifactError, match=r"policy\.onnx: golden trace is not reproduced within 1e-04: .* differ by 1"
+        ArtifactError, match=r"policy\.onnx: golden trace is not reproduced to 1e-04: .* differ by 1"
     ):
         load_policy(_write(tmp_path, content))
 

@@ -372,7 +372,9 @@ def test_values_stay_what_they_were_when_their_scale_adapts():
 
 
 def with_reward(ppo: PPO, monkeypatch, reward) -> PPO:
-    monkeypatch.setattr(ppo.env, "task", dataclasses.replace(ppo.env.task, reward=reward))
+    """The same trainer, whose environment pays `reward` (ticks -> [B, n])."""
+    functions = dataclasses.replace(ppo.env._functions, reward=lambda ticks: {"only": reward(ticks)})
+    monkeypatch.setattr(ppo.env, "_functions", functions)
     return ppo
 
 
@@ -381,7 +383,7 @@ def test_an_entropy_bonus_widens_exploration_where_nothing_is_earned(monkeypatch
         ppo = with_reward(
             make_ppo(entropy_bonus=entropy_bonus),
             monkeypatch,
-            lambda qpos, qvel: torch.zeros_like(qpos[..., 0]),
+            lambda ticks: torch.zeros_like(ticks.qpos[..., 0]),
         )
         for _ in range(10):
             ppo.iterate()
@@ -391,7 +393,7 @@ def test_an_entropy_bonus_widens_exploration_where_nothing_is_earned(monkeypatch
 
 
 def test_a_reward_that_is_no_number_is_named(monkeypatch):
-    ppo = with_reward(make_ppo(), monkeypatch, lambda qpos, qvel: torch.full_like(qpos[..., 0], torch.nan))
+    ppo = with_reward(make_ppo(), monkeypatch, lambda ticks: torch.full_like(ticks.qpos[..., 0], torch.nan))
     with pytest.raises(NonFiniteError, match="reward is not finite"):
         ppo.iterate()
 
@@ -417,7 +419,7 @@ def test_normalizers_change_only_between_iterations():
 def test_a_few_iterations_learn_to_push_to_one_side(credit, monkeypatch):
     """A task with an obvious answer: reward is the cart's speed to the right."""
     ppo = make_ppo(credit=credit, learning_rate=3e-3)
-    with_reward(ppo, monkeypatch, lambda qpos, qvel: qvel[..., 0])
+    with_reward(ppo, monkeypatch, lambda ticks: ticks.qvel[..., 0])
     before = ppo.iterate()["reward_per_tick"]
     for _ in range(25):
         ppo.iterate()

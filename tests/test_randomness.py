@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,7 +27,13 @@ def draws(seed=3, worlds=range(4), episode=0, tick=0) -> Draws:
     ],
 )
 def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
-    assert tuple(philox(torch.tensor(counter), key).tolist()) == expected
+    for words in (torch.tensor(counter), np.array(counter)):
+        even, odd = philox(words[0::2], words[1::2], key)
+        assert (even[0], odd[0], even[1], odd[1]) == expected
+
+
+def test_no_draws_at_all_are_possible():
+    assert draws().uniform("noise", 0).shape == (4, 0)
 
 
 def test_draws_stay_what_they_are():

@@ -37,7 +37,7 @@ def histories(draw):
 @given(histories())
 def test_every_executed_tick_has_its_own_action_from_the_newest_chunk_in_time_or_none(history):
     size, horizon, delay, max_delay, events = history
-    buffer = ChunkBuffer(size, 3, delay, max_delay)
+    buffer = ChunkBuffer(size, 3, max_delay)
     accepted: list[tuple[int, int]] = []  # (decision tick, first tick it acts on), of this epoch
     in_flight: list[tuple[int, int, int]] = []  # (arrival, decision tick, epoch)
     tick, origin = -1, 0
@@ -57,7 +57,7 @@ def test_every_executed_tick_has_its_own_action_from_the_newest_chunk_in_time_or
             in_flight.remove(answer)
             in_time = tick <= decided + max_delay
             newer = all(decided > other for other, _ in accepted)
-            taken = buffer.put(chunk_of(decided, epoch, size), decided, epoch, tick)
+            taken = buffer.put(chunk_of(decided, epoch, size), decided, epoch, tick, delay)
             assert taken == (epoch == buffer.epoch and in_time and newer)
             if taken:
                 accepted.append((decided, max(tick, decided + delay)))
@@ -76,20 +76,20 @@ def test_tail_plays_to_the_end_of_the_chunk_and_no_further():
 
 
 def test_late_chunk_is_used_from_the_tick_where_it_still_applies():
-    buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=2)
+    buffer = ChunkBuffer(chunk_size=4, action_size=3, max_delay=2)
     assert buffer.put(chunk_of(5, 0, 4), tick=5, epoch=0, now=7)
     assert buffer.action_at(6) is None
     assert buffer.action_at(7)[2] == 7
 
 
 def test_chunk_later_than_training_knew_is_refused():
-    buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=1)
+    buffer = ChunkBuffer(chunk_size=4, action_size=3, max_delay=1)
     assert not buffer.put(chunk_of(5, 0, 4), tick=5, epoch=0, now=7)
     assert buffer.action_at(7) is None
 
 
 def test_older_chunk_that_arrives_after_a_newer_one_is_refused():
-    buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=2)
+    buffer = ChunkBuffer(chunk_size=4, action_size=3, max_delay=2)
     assert buffer.put(chunk_of(2, 0, 4), tick=2, epoch=0, now=2)
     assert not buffer.put(chunk_of(0, 0, 4), tick=0, epoch=0, now=2)
     assert buffer.action_at(3)[0] == 2
@@ -97,7 +97,7 @@ def test_older_chunk_that_arrives_after_a_newer_one_is_refused():
 
 def test_reset_in_mid_chunk_drops_the_old_tail_and_refuses_the_old_epoch():
     for phase in range(4):
-        buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=0, max_delay=3)
+        buffer = ChunkBuffer(chunk_size=4, action_size=3, max_delay=3)
         buffer.put(chunk_of(0, 0, 4), 0, 0, 0)
         buffer.reset()
         assert all(buffer.action_at(tick) is None for tick in range(phase, 8))
@@ -106,7 +106,7 @@ def test_reset_in_mid_chunk_drops_the_old_tail_and_refuses_the_old_epoch():
 
 
 def test_committed_actions_play_until_the_delayed_chunk_acts():
-    buffer = ChunkBuffer(chunk_size=4, action_size=3, delay=2, max_delay=2)
-    buffer.put(chunk_of(0, 0, 4), 0, 0, 0)
-    buffer.put(chunk_of(2, 0, 4), 2, 0, 2)
+    buffer = ChunkBuffer(chunk_size=4, action_size=3, max_delay=2)
+    buffer.put(chunk_of(0, 0, 4), 0, 0, 0, delay=2)
+    buffer.put(chunk_of(2, 0, 4), 2, 0, 2, delay=2)
     assert [buffer.action_at(tick)[0] for tick in (2, 3, 4, 5)] == [0, 0, 2, 2]

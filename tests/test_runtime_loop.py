@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import sys
@@ -88,14 +89,90 @@ def test_loop_and_direct_calls_give_bit_equal_commands(pendulum, policy_path):
     twin = LoggingRobot(direct.contract, direct.profile)
     direct.activate()
     for logged in robot.commands:
-        if direct.state is State.READY:
-            direct.confirm()
-        if direct.state is State.RUN and logged.mode == "damping":
-            direct.stop()
-        twin.write(direct.tick(logged.tick, twin.read()))
+        sample = twin.read()
+        sample.operator.stop = direct.state is State.RUN and logged.mode == "damping"
+        twin.write(direct.tick(logged.tick, sample))
     assert len(robot.commands) == report.ticks
     assert all(map(same, robot.commands, twin.commands))
     assert {command.mode for command in robot.commands} == {"damping", "track"}
+
+
+def test_recorded_run_replays_bit_by_bit(pendulum, policy_path):
+    controller, robot = pendulum
+    clock, record = FakeClock({33: 45_000_000, 41: 20_000_000}), []
+
+    def keep(tick, sample, command, *_):
+        record.append((tick, copy.deepcopy(sample), command.copy()))
+
+    loop = RealtimeLoop(controller, robot, clock=clock, observers=[keep])
+    robot.on_write = {60: lambda: loop.emergency_stop("red button"), 80: loop.stop}
+    report = loop.run(seconds=60.0)
+    assert (report.faults, report.missed) == (("e_stop: red button",), 3)
+    replay = Controller(load_policy(policy_path), load_profile("pendulum"))
+    replay.activate()
+    assert all(same(replay.tick(tick, sample), command) for tick, sample, command in record)
+    assert len(record) == report.ticks == 80 and replay.fault == controller.fault
+
+
+class Buttons:
+    """An operator's device that is pressed by the test."""
+
+    def __init__(self, **presses):
+        self.presses, self.polls = presses, 0
+
+    def poll(self, operator, now_ns):
+        self.polls += 1
+        operator.start = self.polls == self.presses.get("start")
+        operator.stop = self.polls == self.presses.get("stop")
+        operator.e_stop = "button" if self.polls == self.presses.get("e_stop") else None
+        if self.polls == self.presses.get("fails"):
+            raise OSError("unplugged")
+
+
+@pytest.mark.parametrize(
+    ("presses", "stopped", "faults"),
+    [
+        ({"start": 20, "stop": 40}, "asked to", ()),
+        ({"start": 5}, "never confirmed", ()),  # not READY yet
+        ({"start": 20, "e_stop": 40}, "fault", ("e_stop: button",)),
+        ({"start": 20, "fails": 40}, "fault", ("e_stop: operator's device failed: OSError('unplugged')",)),
+    ],
+)
+def test_operator_starts_and_stops_the_policy(tmp_path, presses, stopped, faults):
+    policy, profile = arm_policy(tmp_path), arm_profile(tmp_path)
+    robot = NullRobot(policy.contract, profile)
+    sample = robot.read()
+    robot.read = lambda: sample
+    controller = Controller(policy, profile)
+    report = RealtimeLoop(controller, robot, clock=FakeClock(), operator=Buttons(**presses)).run(2.0)
+    assert (report.stopped, report.faults) == (stopped, faults)
+    assert report.decisions == (0 if stopped == "never confirmed" else 4)
+
+
+def test_emergency_stop_of_the_robot_itself_is_one(pendulum):
+    controller, robot = pendulum
+    read = robot.read
+
+    def pressed():
+        sample = read()
+        sample.operator.e_stop = "mushroom"
+        return sample
+
+    robot.on_write = {30: lambda: setattr(robot, "read", pressed)}
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
+    assert report.faults == ("e_stop: mushroom",)
+
+
+def test_observer_that_fails_is_a_reported_fault(pendulum):
+    controller, robot = pendulum
+
+    def observe(tick, sample, command, *_):
+        if tick == 40:
+            raise OSError("disk full")
+
+    report = RealtimeLoop(controller, robot, clock=FakeClock(), observers=[observe]).run(seconds=60.0)
+    assert report.faults == ("e_stop: observer failed: OSError('disk full')",)
+    assert report.ticks == 42
 
 
 def test_ticks_are_those_of_the_clock_and_late_ones_are_skipped(pendulum):
@@ -258,7 +335,7 @@ def test_profile_that_wants_confirmation_waits_for_it(tmp_path):
     robot.read = lambda: sample
     assert loop.run(seconds=1.0).decisions == 0
     assert called == [State.READY]
-    confirmed = RealtimeLoop(controller, robot, clock=FakeClock(), on_ready=controller.confirm)
+    confirmed = RealtimeLoop(controller, robot, clock=FakeClock(), on_ready=lambda: confirmed.confirm())
     assert confirmed.run(seconds=1.0).decisions > 0
 
 
@@ -268,7 +345,7 @@ def test_sensors_that_never_come_are_told(pendulum):
     robot.read = lambda: silent
     report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
     assert (report.decisions, report.faults) == (0, ())
-    assert report.stopped == "never ready: a signal is not fresh"
+    assert report.stopped.startswith("never ready: joint_position is ")
 
 
 def test_question_that_fails_is_a_reported_fault(tmp_path):
@@ -359,12 +436,12 @@ def test_null_robot_measures_within_the_hard_limits(tmp_path):
     joints[0] |= {"actuated": True, "effort": 1.0, "position": [0.2, 1.5]}
     joints[1] |= {"actuated": True, "effort": 1.0, "position": None}
     sample = NullRobot(policy.contract, arm_profile(tmp_path, joints=joints)).read()
-    np.testing.assert_array_equal(sample.values["joint_position"], [0.2, 0.0])
+    np.testing.assert_allclose(sample.values["joint_position"], [0.2, 0.0], atol=1e-5)
     assert sample.received_ns["joint_velocity"] == sample.now_ns > 0
 
 
 def test_unknown_robot_lists_the_known_ones():
-    with pytest.raises(AndanteError, match="no robot 'bender'; robots: null, sim"):
+    with pytest.raises(AndanteError, match="no robot 'bender'; robots: null, replay, sim"):
         find_robot("bender")
 
 

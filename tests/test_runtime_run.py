@@ -138,7 +138,7 @@ def test_a_policy_that_was_never_confirmed_is_no_success(policy, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--robot", "bender"), "no robot 'bender'; robots: null, sim"),
+        (("--robot", "bender"), "no robot 'bender'; robots: null, replay, sim, udp"),
         (("--profile", "nowhere.yaml"), "nowhere.yaml: no robot profile"),
         (("--report", "nowhere/out.json"), "nowhere/out.json: No such file or directory, cannot write"),
         (("--report", "/"), "/: Is a directory, cannot write the report"),

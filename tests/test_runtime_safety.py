@@ -37,8 +37,7 @@ def arm(tmp_path_factory):
 def test_host_loop_turns_damping_into_torque_from_the_measured_velocity(arm):
     rig = Rig(*arm["host"]).go(State.START)
     rig.dq[:] = [0.5, -2.0, 7.0]
-    rig.controller.stop()
-    command = rig.tick()
+    command = rig.tick(stop=True)
     assert (rig.state, command.mode) == (State.STOP, "damping")
     assert command.tau_ff == pytest.approx([-4.0 * 0.5, -1.0 * -2.0])
     assert not command.kp.any() and not command.kd.any()
@@ -67,8 +66,7 @@ def test_action_reaches_its_joint_in_the_robots_convention(arm, loop, lift_readi
     rig = Rig(policy, profile, horizon=1).go(State.READY)
     rig.q[:] = [lift_reading, 0.2, 0.0]
     rig.dq[:] = [0.3, -0.1, 0.0]
-    rig.controller.confirm()
-    command = rig.tick()
+    command = rig.tick(start=True)
     policy.reset()
     policy.inputs["q"][0] = [0.2, -(lift_reading - LIFT_OFFSET)]
     policy.inputs["dq"][0] = [-0.1, -0.3]
@@ -96,7 +94,9 @@ gains = st.one_of(st.just(0.0), st.floats(1e-3, 1e4))
 def test_implied_torque_of_any_drive_command_stays_in_its_limit(arm, q, dq, tau_ff, q_now, dq_now, kp, kd):
     policy, profile = arm["drive"]
     command = JointCommand(0, 0, "track", q, dq, tau_ff, kp, kd).copy()
-    assert SafetyFilter(policy.contract, profile).limit_command(command, q_now, dq_now, all_usable(2))
+    assert SafetyFilter(policy.contract, profile).limit_command(
+        command, np.array([q_now, dq_now]), all_usable(2)
+    )
     terms = np.array([command.tau_ff, command.kp * (command.q - q_now), command.kd * (command.dq - dq_now)])
     assert (np.abs(terms.sum(0)) <= np.array([EFFORT["lift"], EFFORT["spin"]]) + 1e-6).all()
     assert (command.kd <= kd).all() and (command.kd >= 0).all()
@@ -107,8 +107,7 @@ def test_implied_torque_of_any_drive_command_stays_in_its_limit(arm, q, dq, tau_
 def test_drive_that_has_braked_is_not_pulled_the_other_way_nor_out_of_its_range(arm):
     rig = Rig(*arm["drive"]).go(State.RUN)
     rig.q[LIFT], rig.dq[LIFT] = 1.4, 19.0  # the drive brakes within the tick, far faster than the controller
-    rig.controller.emergency_stop()
-    command = rig.tick()
+    command = rig.tick(e_stop="operator")
     assert command.mode == "track"
     assert command.q[LIFT] == 1.4
     assert command.kd[LIFT] * -19.0 == pytest.approx(-EFFORT["lift"])
@@ -119,7 +118,9 @@ def test_command_within_all_limits_is_left_as_it_is(arm):
     command = JointCommand.allocate(2, 0)
     command.set_track(np.array([0.1, 0.2]), 0.0, np.array([10.0, 1.0]), np.array([1.0, 0.1]))
     wanted = command.copy()
-    SafetyFilter(policy.contract, profile).limit_command(command, np.zeros(2), np.ones(2), all_usable(2))
+    SafetyFilter(policy.contract, profile).limit_command(
+        command, np.array([[0.0] * 2, [1.0] * 2]), all_usable(2)
+    )
     for field in FIELDS:
         np.testing.assert_array_equal(getattr(command, field), getattr(wanted, field))
 
@@ -131,9 +132,7 @@ def test_command_that_is_not_finite_is_told(arm, field, value):
     policy, profile = arm["drive"]
     command = JointCommand.allocate(2, 0)
     getattr(command, field)[1] = value
-    told = SafetyFilter(policy.contract, profile).limit_command(
-        command, np.zeros(2), np.zeros(2), all_usable(2)
-    )
+    told = SafetyFilter(policy.contract, profile).limit_command(command, np.zeros((2, 2)), all_usable(2))
     # Infinite q and tau_ff are clamped where a limit says to what.
     assert told == finite(command)
     assert not told or (field == "tau_ff" and value == np.inf)

@@ -12,6 +12,8 @@ from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.sim.env import DIVERGED, Env
 from andante.sim.randomness import Draws
+from andante.sim.spec.start import Start
+from andante.sim.task import Ticks
 from andante.sim.tasks import get_task
 
 PENDULUM, CARTPOLE = "pendulum-swingup-blind", "cartpole-swingup-blind"
@@ -101,6 +103,8 @@ class OneWorld:
     def __init__(self, env: Env, world: int, seed: int):
         self.task, self.world, self.seed = env.task, world, seed
         self.model = env._backend.model
+        self.functions = env.task.bind(self.model)
+        self.start = Start(self.model, env.spec)
         self.data = mujoco.MjData(self.model)
         self.episode = -1
         self.restart()
@@ -108,12 +112,15 @@ class OneWorld:
     def restart(self) -> None:
         self.episode, self.tick = self.episode + 1, 0
         one = [torch.tensor([value]) for value in (self.world, self.episode, 0)]
-        qpos, qvel = self.task.initial_state(Draws(self.seed, *one))
+        uniform = Draws(self.seed, *one).uniform("initial_state", self.start.draws)
+        qpos, qvel = self.start(uniform.numpy())
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = qpos[0], qvel[0]
 
-    def true(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.tensor(self.data.qpos).float(), torch.tensor(self.data.qvel).float()
+    def true(self) -> Ticks:
+        qpos, qvel = (torch.tensor(values)[None, None].float() for values in (self.data.qpos, self.data.qvel))
+        none = torch.empty(1, 1, 0)
+        return Ticks(qpos, qvel, {}, none, none, torch.tensor([[self.tick]]), {})
 
     def call(self, actions: torch.Tensor) -> list[dict]:
         """The ticks until the end of the episode or of the call; then restarts."""
@@ -122,12 +129,12 @@ class OneWorld:
             self.data.ctrl[:] = action
             mujoco.mj_step(self.model, self.data, self.task.spec.decimation)
             self.tick += 1
-            terminated = bool(self.task.terminated(*self.true()))
+            terminated = bool(self.functions.terminated(self.true()))
             truncated = not terminated and self.tick == self.task.spec.episode_ticks
             ticks.append(
                 {
-                    "reward": self.task.reward(*self.true()),
-                    "critic": self.task.critic(*self.true()),
+                    "reward": self.functions.reward(self.true())["upright"].item(),
+                    "critic": self.functions.critic(self.true())[0, 0],
                     "terminated": terminated,
                     "truncated": truncated,
                 }
@@ -160,13 +167,13 @@ def test_ends_restarts_and_masks_are_those_of_single_worlds_at_every_phase():
                 assert torch.equal(
                     outcome.critic[world, :k], torch.stack([tick["critic"] for tick in expected])
                 )
-                assert outcome.reward[world, :k].tolist() == [tick["reward"].item() for tick in expected]
+                assert outcome.reward[world, :k].tolist() == [tick["reward"] for tick in expected]
                 assert (outcome.reward[world, k:] == 0).all()
                 ended = expected[-1]["terminated"] or expected[-1]["truncated"]
                 assert outcome.done[world].item() == ended
-                qpos, qvel = single.true()
-                assert torch.equal(outcome.observation.critic[world], env.task.critic(qpos, qvel))
-                assert torch.equal(outcome.observation.sources["pole_position"][world], qpos[1:])
+                now = single.true()
+                assert torch.equal(outcome.observation.critic[world], single.functions.critic(now)[0, 0])
+                assert torch.equal(outcome.observation.sources["pole_position"][world], now.qpos[0, 0, 1:])
     assert seen == {(field, phase) for field in ("terminated", "truncated") for phase in range(n)}
 
 

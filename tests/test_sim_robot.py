@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import msgspec
 import mujoco
 import numpy as np
 import pytest
 import torch
+from sled import sled_profile, sled_task, sources
 from small_policy import small_contract, write_small_policy
 
+import andante.sim.spec
+import andante.sim.tasks
 from andante.runtime.command import FIELDS, JointCommand
 from andante.runtime.contract import ActionTerm
 from andante.runtime.errors import AndanteError
@@ -16,7 +22,10 @@ from andante.runtime.policy import load_policy
 from andante.runtime.profile import Profile, load_profile
 from andante.sim import make
 from andante.sim.closed_loop import closed_loop
+from andante.sim.env import Env
+from andante.sim.observe import gravity_direction
 from andante.sim.robot import SimRobot
+from andante.sim.spec import get_spec
 from andante.sim.spec.models import build_model
 
 PERIOD_NS = 20_000_000
@@ -142,7 +151,7 @@ def test_a_drive_closes_the_position_loop_as_in_training_at_every_physics_step(s
     changes = {"sign": sign, "zero_offset": offset, "effort": 50.0}
     robot = pendulum(changed_profile(changes, pd_loop="drive"), actions=(POSITION,))
     assert robot.carries == frozenset(FIELDS)
-    model = build_model("pendulum", (POSITION,), PERIOD_NS, 2)
+    model = build_model(dataclasses.replace(get_spec("pendulum-swingup-blind"), actions=(POSITION,)))
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = robot.data.qpos, robot.data.qvel
     for tick, target in enumerate(np.linspace(1.0, 3.0, 30)):
@@ -219,3 +228,149 @@ def test_closed_loop_returns_are_those_of_the_worlds_of_training(robot, tmp_path
     assert loop.returns == pytest.approx(expected, rel=1e-6)
     assert loop.returns.max() > 0
     assert loop.faults == ()
+
+
+def sled_contract(spec, **changes):
+    fields = {
+        "task": "sled",
+        "robot_model": "sled",
+        "control_period_ns": spec.control_period_ns,
+        "decimation": spec.decimation,
+        "sources": spec.sources,
+        "actions": tuple(
+            msgspec.structs.replace(each, center=(center,))
+            for each, center in zip(spec.actions, spec.action_center, strict=True)
+        ),
+    }
+    return fields | changes
+
+
+@pytest.fixture
+def sled(tmp_path, monkeypatch):
+    """The sled as a task that can be found by name."""
+    task = sled_task(tmp_path, pushes=None, episode_ticks=60, sources=sources(history=3))
+    monkeypatch.setitem(andante.sim.spec.TASKS, "sled", task.spec)
+    monkeypatch.setitem(andante.sim.tasks.TASKS, "sled", task)
+    return task
+
+
+def test_a_floating_robot_measures_what_the_worlds_of_training_observe(sled, tmp_path):
+    robot = SimRobot(small_contract(**sled_contract(sled.spec)), sled_profile(tmp_path))
+    env = Env(sled, 1, seed=5)
+    observed = env.reset().sources
+    positions = slice(1, 1 + robot.model.nq)
+    start = env.state_dict()["state"][0]
+    robot.set_state(start[positions], start[positions.stop :])
+    actions = torch.rand(30, 3, generator=torch.Generator().manual_seed(0)) - 0.5
+    for tick in range(31):
+        values = {name: torch.from_numpy(found).float() for name, found in robot.read().values.items()}
+        assert torch.equal(values["joint_position"], observed["q"][0, -1])
+        assert torch.equal(values["joint_velocity"][[1, 0]], observed["dq"][0])
+        assert torch.equal(values["angular_velocity"], observed["angular_velocity of imu"][0, -1])
+        assert torch.equal(values["linear_acceleration"], observed["linear_acceleration of imu"][0])
+        assert torch.equal(values["linear_velocity/boom"], observed["linear_velocity of boom"][0])
+        assert torch.equal(values["position/boom"], observed["position of boom"][0])
+        gravity = gravity_direction(values["orientation"])
+        torch.testing.assert_close(gravity, observed["gravity of imu"][0, -1], atol=1e-6, rtol=0)
+        if tick == 30:
+            break
+        action = actions[tick].double().numpy()
+        made = JointCommand.allocate(3, 3 * PERIOD_NS)
+        made.tick, made.mode = tick, "track"
+        made.q[0], made.kp[0], made.kd[0] = action[0], 8.0, 1.0
+        made.tau_ff[1] = action[1]
+        made.dq[2], made.kd[2] = action[2], 0.02
+        robot.write(made)
+        observed = env.step(actions[None, None, tick]).observation.sources
+
+
+def test_a_geared_joint_moves_as_without_gear_for_what_the_drive_is_told(sled, tmp_path):
+    contract = small_contract(**sled_contract(sled.spec))
+    joint = {"position": None, "velocity": 100.0, "actuated": True, "zero_offset": 0.0, "sign": 1}
+    joints = [joint | {"name": name, "effort": 20.0} for name in ("pan", "tilt", "wheel")]
+    geared = [joints[0] | {"gear_ratio": 4.0, "sign": -1, "zero_offset": 0.3}, *joints[1:]]
+    plain = SimRobot(contract, sled_profile(tmp_path))
+    robot = SimRobot(contract, sled_profile(tmp_path, joints=geared))
+    for each, scale, offset in ((plain, 1.0, 0.0), (robot, -4.0, 0.3)):
+        for tick in range(20):
+            made = JointCommand.allocate(3, 3 * PERIOD_NS)
+            made.tick, made.mode = tick, "track"
+            made.q[0], made.dq[0] = scale * 0.5 + offset, scale * 0.2
+            made.tau_ff[0] = 0.1 / scale
+            made.kp[0], made.kd[0] = 8.0 / scale**2, 1.0 / scale**2
+            each.write(made)
+    assert state(robot) == pytest.approx(state(plain), rel=1e-9, abs=1e-12)
+    assert robot.read().values["joint_position"][0] == pytest.approx(-4 * plain.data.qpos[7] + 0.3)
+
+
+def test_a_turned_sensor_measures_along_its_own_axes(sled, tmp_path):
+    contract = small_contract(**sled_contract(sled.spec))
+    mounting = [math.cos(0.3), 0.0, 0.0, math.sin(0.3)]
+    age = {"max_age_s": 0.06}
+    signals = {
+        "joint_position": age,
+        "joint_velocity": age,
+        "orientation": age | {"mounting": mounting},
+        "angular_velocity": age | {"mounting": mounting},
+        "linear_acceleration": age,
+        "linear_velocity/boom": age,
+        "position/boom": age,
+    }
+    plain = SimRobot(contract, sled_profile(tmp_path))
+    turned = SimRobot(contract, sled_profile(tmp_path, signals=signals))
+    for robot in (plain, turned):
+        robot.data.qvel[3:6] = [0.4, 0.2, 1.0]
+        robot.set_state(robot.data.qpos, robot.data.qvel)
+    body, sensor = plain.read().values, turned.read().values
+    matrix = np.zeros(9)
+    mujoco.mju_quat2Mat(matrix, np.array(mounting))
+    matrix = matrix.reshape(3, 3)
+    assert matrix @ sensor["angular_velocity"] == pytest.approx(body["angular_velocity"])
+    both = [gravity_direction(torch.tensor(values["orientation"])).numpy() for values in (body, sensor)]
+    assert matrix @ both[1] == pytest.approx(both[0])
+    assert sensor["linear_acceleration"] == pytest.approx(body["linear_acceleration"])
+
+
+def test_a_simulated_robot_is_charged_and_cool(sled, tmp_path):
+    signals = ("joint_position", "joint_velocity", "joint_temperature", "battery_voltage")
+    bodies = (
+        "orientation",
+        "angular_velocity",
+        "linear_acceleration",
+        "linear_velocity/boom",
+        "position/boom",
+    )
+    profile = sled_profile(
+        tmp_path,
+        more_events=("battery", "temperature"),
+        signals={signal: {"max_age_s": 0.06} for signal in (*signals, *bodies, "position/boom")},
+        min_battery_voltage=20.0,
+    )
+    values = SimRobot(small_contract(**sled_contract(sled.spec)), profile).read().values
+    assert values["battery_voltage"] == [25.0]
+    assert values["joint_temperature"].tolist() == [25.0] * 3
+
+
+def test_a_closed_loop_with_commands_and_variables_returns_what_training_does(sled, tmp_path):
+    fields = sled_contract(sled.spec)
+    path = write_small_policy(tmp_path / "policy.onnx", seed=4, **fields)
+    policy = load_policy(path)
+    env = Env(sled, 3, seed=11)
+    expected = []
+    for world in range(3):
+        env = Env(sled, 3, seed=11)
+        observation, done, total = env.reset(), False, 0.0
+        policy.reset()
+        while not done:
+            for name, values in observation.sources.items():
+                policy.inputs[name][:] = values[world : world + 1]
+            chunk = torch.from_numpy(policy.infer())
+            policy.commit()
+            outcome = env.step(chunk.expand(3, -1, -1))
+            total += outcome.reward[world].sum().item()
+            observation, done = outcome.observation, outcome.done[world]
+        expected.append(total)
+    loop = closed_loop(path, "sled", episodes=3, seed=11, profile=sled_profile(tmp_path))
+    assert loop.faults == ()
+    assert loop.returns == pytest.approx(expected, rel=1e-3)
+    assert len({round(value, 3) for value in expected}) == 3

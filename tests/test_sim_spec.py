@@ -14,7 +14,14 @@ from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, get_spec
 from andante.sim.spec.describe import describe
 from andante.sim.spec.models import build_model
+from andante.sim.tasks import TASKS as SIMULATED_TASKS
 from andante.sim.tasks import pendulum
+
+SIMULATED = [task.spec for task in SIMULATED_TASKS.values()]
+
+
+def changed(task: str, **changes):
+    return dataclasses.replace(get_spec(task), **changes)
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -55,18 +62,18 @@ def test_a_tasks_docstring_is_its_table():
     assert describe(get_spec("pendulum-swingup-blind")) in pendulum.__doc__
 
 
-@pytest.mark.parametrize("spec", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("spec", SIMULATED, ids=lambda spec: spec.name)
 def test_features_name_declared_sources_and_starts_name_the_models_joints(spec):
-    declared = {(source.name, joint) for source in spec.sources for joint in source.joints}
-    assert {(feature.source, feature.joint) for feature in spec.features} == declared
-    model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
-    assert [start.joint for start in spec.start] == [model.joint(i).name for i in range(model.njnt)]
+    assert {feature.source for feature in spec.features} == {source.name for source in spec.sources}
+    model = build_model(spec)
+    free = [] if spec.base is None else [spec.base.joint]
+    assert [*free, *(start.joint for start in spec.start)] == [model.joint(i).name for i in range(model.njnt)]
     assert model.camera("main").id >= 0
 
 
-@pytest.mark.parametrize("spec", TASKS.values(), ids=TASKS)
+@pytest.mark.parametrize("spec", SIMULATED, ids=lambda spec: spec.name)
 def test_actuators_and_time_step_come_from_the_declaration(spec):
-    model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
+    model = build_model(spec)
     assert model.opt.timestep * spec.decimation == pytest.approx(spec.control_dt, rel=1e-15)
     assert model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_WARMSTART
     assert [model.actuator(i).name for i in range(model.nu)] == list(spec.actions[0].joints)
@@ -74,13 +81,13 @@ def test_actuators_and_time_step_come_from_the_declaration(spec):
 
 
 def test_an_unknown_robot_model_is_refused_with_the_names_of_the_known_ones():
-    with pytest.raises(AndanteError, match="no robot model 'arm'; models: cartpole, pendulum"):
-        build_model("arm", (), 20_000_000, 2)
+    with pytest.raises(AndanteError, match=r"no robot model 'leg'; models: .*cartpole, .*pendulum"):
+        build_model(changed("pendulum-swingup-blind", robot_model="leg"))
 
 
 def test_an_action_on_a_joint_that_the_model_lacks_is_refused_by_name():
-    with pytest.raises(AndanteError, match=r"'pendulum' has no joint 'slider' .*joints: hinge"):
-        build_model("pendulum", get_spec("cartpole-swingup-blind").actions, 20_000_000, 2)
+    with pytest.raises(AndanteError, match=r"'pendulum' has no joint 'slider' .*it has: hinge"):
+        build_model(changed("pendulum-swingup-blind", actions=get_spec("cartpole-swingup-blind").actions))
 
 
 def test_specs_cannot_be_changed():

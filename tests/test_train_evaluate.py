@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from andante.sim import make
-from andante.sim.spec import TASKS
 from andante.sim.tasks import get_task
 from andante.train import Policy
 from andante.train.evaluate import evaluate, random_return
@@ -64,13 +63,19 @@ def test_returns_are_those_of_the_first_episodes_of_the_recorded_actions():
 
 def test_a_return_that_is_no_number_is_named(monkeypatch):
     task = get_task(TASK)
-    broken = dataclasses.replace(task, reward=lambda qpos, qvel: qpos[..., 0] * torch.nan)
+
+    def bind(model):
+        return dataclasses.replace(
+            task.bind(model), reward=lambda ticks: {"none": ticks.qpos[..., 0] * torch.nan}
+        )
+
+    broken = dataclasses.replace(task, bind=bind)
     monkeypatch.setattr("andante.sim.tasks.get_task", lambda name: broken)
     with pytest.raises(NonFiniteError, match="return is not finite"):
         evaluate(make_policy(), TASK, 2, seed=5)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["pendulum-swingup-blind", "cartpole-swingup-blind"])
 def test_random_actions_score_low_and_the_same_again(task):
     found = random_return(task, 16, seed=1)
     assert 0.0 < found < 10.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
+import msgspec
 import pytest
 import torch
 
 from andante.runtime.contract import ActionTerm, Source
+from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, Feature, TaskSpec, get_spec
 from andante.train.normalizer import CLIP, RunningNormalizer
 from andante.train.pipeline import ActionDecoder, Features
@@ -26,9 +29,8 @@ def two_joint_spec() -> TaskSpec:
         episode_ticks=10,
         sources=(source("position", "joint_position", "rad"), source("velocity", "joint_velocity", "rad/s")),
         features=(
-            Feature("position", "knee", "sin_cos"),
-            Feature("velocity", "knee", scale=0.5),
-            Feature("velocity", "hip", scale=2.0),
+            Feature("position", ("knee",), "sin_cos"),
+            Feature("velocity", ("knee", "hip"), scale=(0.5, 2.0)),
         ),
         actions=(
             ActionTerm(
@@ -53,6 +55,61 @@ def test_features_are_scaled_values_then_sines_then_cosines():
     sources = {"position": torch.tensor([0.1, 0.7]), "velocity": torch.tensor([3.0, 5.0])}
     features = Features(two_joint_spec())(sources)
     torch.testing.assert_close(features, torch.tensor([2.5, 6.0, math.sin(0.7), math.cos(0.7)]))
+
+
+def history_spec(*features: Feature) -> TaskSpec:
+    spec = two_joint_spec()
+    clock = Source(name="clock", kind="clock", period_ns=400_000_000, unit="1")
+    position = msgspec.structs.replace(spec.sources[0], history=3)
+    return dataclasses.replace(spec, sources=(position, spec.sources[1], clock), features=features)
+
+
+def test_every_tick_of_a_history_becomes_columns_oldest_first():
+    spec = history_spec(
+        Feature("velocity", offset=(1.0, 2.0), scale=10.0),
+        Feature("position", ("knee",), scale=2.0, offset=0.5),
+        Feature("position", ("hip",), "sin_cos"),
+        Feature("clock", transform="turn"),
+    )
+    sources = {
+        "position": torch.tensor([[[0.1, 1.0], [0.2, 2.0], [0.3, 3.0]]]),
+        "velocity": torch.tensor([[5.0, 6.0]]),
+        "clock": torch.tensor([[0.25]]),
+    }
+    expected = [40.0, 40.0, 1.0, 3.0, 5.0]
+    expected += [*(math.sin(x) for x in (0.1, 0.2, 0.3)), 1.0, *(math.cos(x) for x in (0.1, 0.2, 0.3)), 0.0]
+    features = Features(spec)
+    assert features.size == 13
+    torch.testing.assert_close(features(sources), torch.tensor([expected]))
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        (Feature("velocities"), "no source 'velocities'; sources: position, velocity, clock"),
+        (Feature("position", ("ankle",)), "source 'position': no element 'ankle'; elements: hip, knee"),
+        (Feature("velocity", scale=(1.0,)), "source 'velocity': scale: expected one value or 2, found 1"),
+        (Feature("velocity", ("hip",), offset=(1.0, 2.0)), "offset: expected one value or 1, found 2"),
+    ],
+)
+def test_a_feature_that_does_not_fit_is_refused(feature, message):
+    with pytest.raises(AndanteError, match=message):
+        Features(history_spec(feature))
+
+
+def test_decoder_follows_the_tasks_center_and_scale_and_clamps_to_the_range():
+    spec = dataclasses.replace(two_joint_spec(), action_center=(0.5, 3.0), action_scale=(0.25, 2.0))
+    u = torch.tensor([[0.0, 0.0], [1.0, -1.0], [4.0, 1.0]])
+    assert torch.equal(ActionDecoder(spec)(u), torch.tensor([[0.5, 3.0], [0.75, 1.0], [1.0, 4.0]]))
+
+
+def test_random_actions_fill_the_range_whatever_center_and_scale():
+    spec = dataclasses.replace(two_joint_spec(), action_center=(0.5, 3.0), action_scale=(0.25, 2.0))
+    actions = ActionDecoder(spec).random((5000,), torch.Generator().manual_seed(0))
+    assert actions.shape == (5000, 2)
+    torch.testing.assert_close(actions.amin(0), torch.tensor([-1.0, 0.0]), atol=1e-2, rtol=0)
+    torch.testing.assert_close(actions.amax(0), torch.tensor([1.0, 4.0]), atol=1e-2, rtol=0)
+    torch.testing.assert_close(actions.mean(0), torch.tensor([0.0, 2.0]), atol=0.06, rtol=0)
 
 
 def test_decoder_maps_the_middle_and_the_ends_and_clamps_beyond():

@@ -1,7 +1,8 @@
-"""What can act on a task in one world: nothing, noise, a run, or a policy file."""
+"""What can act on a task in one world: nothing, noise, a demonstrator, a run, or a policy file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -10,28 +11,35 @@ from torch import Generator, Tensor
 
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import PolicySession, load_policy
+from andante.sim.demonstrator import Demonstrator
+from andante.sim.spec.randomization import Randomization
 from andante.sim.spec.task import TaskSpec
 
 from .checkpoint import load_run
 from .pipeline import ActionDecoder
 from .policy import Policy
 
+DEMONSTRATORS: dict[str, Callable[[], Demonstrator]] = {"arm-push": Demonstrator}
+
 
 class Agent(Protocol):
-    """Decides what to do until the next decision, from the start of one episode."""
+    """Decides what to do until the next decision."""
 
-    def decide(self, sources: dict[str, Tensor]) -> Tensor:
-        """Sources {name: [1, n]} -> the s actions to execute [1, s, A], SI units."""
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
+        """Sources {name: [1, *shape]} -> the s actions to execute [1, s, A], SI units.
+
+        With the `first` decision of an episode, what is remembered of the one before is forgotten.
+        """
         ...
 
 
 class Zero:
-    """Action 0 at every tick."""
+    """The task's `action_center` at every tick."""
 
     def __init__(self, spec: TaskSpec) -> None:
-        self._action = torch.zeros(1, 1, spec.action_size)
+        self._action = torch.tensor(spec.action_middle).view(1, 1, -1)
 
-    def decide(self, sources: dict[str, Tensor]) -> Tensor:
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
         return self._action
 
@@ -41,13 +49,22 @@ class Random:
 
     def __init__(self, spec: TaskSpec, seed: int) -> None:
         self._decode = ActionDecoder(spec)
-        self._shape = (1, 1, spec.action_size)
         self._generator = Generator().manual_seed(seed)
 
-    def decide(self, sources: dict[str, Tensor]) -> Tensor:
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
-        actions: Tensor = self._decode(2.0 * torch.rand(self._shape, generator=self._generator) - 1.0)
-        return actions
+        return self._decode.random((1, 1), self._generator)
+
+
+class Demonstrated:
+    """A scripted demonstrator, anew at every tick."""
+
+    def __init__(self, demonstrator: Demonstrator) -> None:
+        self._demonstrator = demonstrator
+
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
+        """See `Agent`."""
+        return self._demonstrator.decide(sources)
 
 
 class Trained:
@@ -58,9 +75,10 @@ class Trained:
         self._h = policy.initial_state(1)
 
     @torch.no_grad()
-    def decide(self, sources: dict[str, Tensor]) -> Tensor:
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
-        mean, self._h = self._policy.decide(sources, self._h)
+        h = self._policy.initial_state(1) if first else self._h
+        mean, self._h = self._policy.decide(sources, h)
         actions: Tensor = self._policy.decode(mean[:, : self._policy.execution_horizon])
         return actions
 
@@ -71,8 +89,10 @@ class Exported:
     def __init__(self, session: PolicySession) -> None:
         self._session = session
 
-    def decide(self, sources: dict[str, Tensor]) -> Tensor:
+    def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
+        if first:
+            self._session.reset()
         for name, value in sources.items():
             self._session.inputs[name][:] = value.numpy()
         actions = torch.from_numpy(self._session.infer().copy())
@@ -81,15 +101,20 @@ class Exported:
 
 
 def make_agent(name: str, spec: TaskSpec, seed: int) -> Agent:
-    """`zero`, `random`, a run folder or a policy file.
+    """`zero`, `random`, `demonstrator`, a run folder or a policy file.
 
     Raises:
-        AndanteError: none of these, or trained on another task.
+        AndanteError: none of these, trained on another task, or nobody demonstrates this one.
     """
     if name == "zero":
         return Zero(spec)
     if name == "random":
         return Random(spec, seed)
+    if name == "demonstrator":
+        if spec.name not in DEMONSTRATORS:
+            known = ", ".join(DEMONSTRATORS)
+            raise AndanteError(f"no demonstrator of {spec.name!r}: there is one of {known}")
+        return Demonstrated(DEMONSTRATORS[spec.name]())
     path = Path(name)
     if path.is_dir():
         run = load_run(path)
@@ -99,7 +124,15 @@ def make_agent(name: str, spec: TaskSpec, seed: int) -> Agent:
         session = load_policy(path)
         _require_task(path, session.contract.task, spec.name)
         return Exported(session)
-    raise AndanteError(f"no agent {name!r}: expected zero, random, a run folder or a policy file")
+    raise AndanteError(
+        f"no agent {name!r}: expected zero, random, demonstrator, a run folder or a policy file"
+    )
+
+
+def trained_with(name: str) -> Randomization:
+    """What was randomised in the training of an agent, if it is a run folder; else nothing."""
+    path = Path(name)
+    return load_run(path).config.randomization.whole if path.is_dir() else Randomization()
 
 
 def _require_task(path: Path, found: str, expected: str) -> None:

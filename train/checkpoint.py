@@ -25,6 +25,7 @@ CHECKPOINT = "checkpoint.pt"
 CONFIG = "config.json"
 RESULT = "result.json"
 DUMP = "dump.pt"
+DIVERGED = "diverged.pt"
 
 
 class Result(Record, frozen=True):
@@ -88,7 +89,7 @@ class Checkpoint:
         try:
             if not path.is_file():
                 raise AndanteError(f"{path}: no such checkpoint")
-            content = torch.load(path, weights_only=True)
+            content = torch.load(path, weights_only=True, map_location="cpu")
             schema = content.pop("schema")
             if schema != SCHEMA:
                 raise AndanteError(f"{path}: checkpoint of schema {schema}, expected {SCHEMA}")

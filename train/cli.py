@@ -10,6 +10,7 @@ import tyro
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
+from andante.sim.spec.randomization import Randomization, choose_randomization
 
 from .config import PolicyConfig, TrainConfig
 from .recipes import get_recipe
@@ -20,6 +21,10 @@ def _optional(config: type[Record], **given: Any) -> type:
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(config):
         if field.name in given:
+            continue
+        if field.type is Randomization:
+            # From a file, since its names are the robot's.
+            fields.append((field.name, Annotated[Any, tyro.conf.Suppress], None))
             continue
         if isinstance(field.type, type) and issubclass(field.type, Record):
             nested: Any = _optional(field.type)
@@ -49,6 +54,8 @@ def train(
     run_dir: Path,
     resume: bool = False,
     overwrite: bool = False,
+    randomization: Path | None = None,
+    observation_delay: int | None = None,
 ) -> int:
     """Train a policy on a task. What is not given comes from the task's recipe, or from the run to resume.
 
@@ -57,6 +64,8 @@ def train(
         run_dir: Folder for checkpoints, logs and the result.
         resume: Continue the run in that folder; `--ticks` may be larger than before.
         overwrite: Replace the run in that folder; refused where there is anything else.
+        randomization: File (YAML) of what is randomised, noisy or delayed.
+        observation_delay: Ticks by which all that is measured comes late.
     """
     # Not before: `--help` answers without torch.
     from .checkpoint import CHECKPOINT, Checkpoint
@@ -65,10 +74,11 @@ def train(
 
     if resume and overwrite:
         raise AndanteError("--resume and --overwrite exclude each other")
-    if resume:
-        config = _continue(options, Checkpoint.read(run_dir / CHECKPOINT).config, run_dir)
-    else:
-        config = _override(get_recipe(options.task), options)
+    saved = Checkpoint.read(run_dir / CHECKPOINT).config if resume else None
+    recipe = saved or get_recipe(options.task)
+    chosen = choose_randomization(randomization, observation_delay, recipe.randomization)
+    options = msgspec.structs.replace(options, randomization=chosen)
+    config = _continue(options, saved, run_dir) if saved else _override(recipe, options)
     if learn(PPO.from_config(config), config, run_dir, resume, overwrite):
         return 0
     print(f"{run_dir}: interrupted; a checkpoint was written, --resume continues")
@@ -80,7 +90,7 @@ def _override(config: Any, options: Any) -> Any:
     changes = {}
     for field in msgspec.structs.fields(type(config)):
         chosen = getattr(options, field.name)
-        if isinstance(chosen, Record):
+        if isinstance(chosen, Record) and not isinstance(chosen, Randomization):
             changes[field.name] = _override(getattr(config, field.name), chosen)
         elif chosen is not None:
             changes[field.name] = chosen

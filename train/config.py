@@ -7,6 +7,7 @@ from typing import Literal
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
+from andante.sim.spec.randomization import Randomization
 
 
 def check_seed(seed: int) -> None:
@@ -33,9 +34,11 @@ class PolicyConfig(Record, frozen=True):
     """The network."""
 
     memory: str = "gru"
-    """Memory cell: gru, or mlp for none."""
+    """Memory cell: gru, lstm, mingru, mingru-hard, lru, ffm, mlp for none, or one that a package added."""
+    memory_layers: int = 1
+    """Memory cells one above the other."""
     decoder: str = "mlp"
-    """Chunk decoder."""
+    """Chunk decoder: mlp, all actions at once, or gru, one after the other."""
     hidden_size: int = 64
     """Width of the encoder, the memory and the decoder."""
     chunk_size: int = 5
@@ -47,7 +50,8 @@ class PolicyConfig(Record, frozen=True):
 
     def __post_init__(self) -> None:
         _check_finite(self)
-        _check_positive(self, "hidden_size", "chunk_size", "execution_horizon", "initial_std")
+        _check_positive(self, "memory_layers", "hidden_size", "chunk_size")
+        _check_positive(self, "execution_horizon", "initial_std")
         if self.execution_horizon is not None and self.execution_horizon > self.chunk_size:
             raise AndanteError(
                 f"execution_horizon must be at most chunk_size, {self.chunk_size}, "
@@ -111,8 +115,12 @@ class TrainConfig(Record, frozen=True):
     """The network."""
     ppo: PPOConfig = PPOConfig()
     """The algorithm."""
+    randomization: Randomization = Randomization()
+    """What differs between worlds and between episodes, in evaluations too."""
     num_worlds: int = 256
     """Worlds simulated side by side."""
+    device: str = "auto"
+    """cuda, cuda:N, cpu, or auto: CUDA where there is one. Evaluations are on the CPU."""
     seed: int = 0
     """Seed of every random draw of the training."""
     threads: int = 1

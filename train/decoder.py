@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor, nn
 
 from andante.runtime.errors import AndanteError
+
+from .memory import Gru
 
 
 class MlpDecoder(nn.Module):
@@ -15,10 +19,7 @@ class MlpDecoder(nn.Module):
         super().__init__()
         self.chunk_shape = (chunk_size, action_size)
         self.hidden = nn.Linear(input_size, hidden_size)
-        self.means = nn.Linear(hidden_size, chunk_size * action_size)
-        with torch.no_grad():
-            self.means.weight.mul_(0.01)
-            self.means.bias.zero_()
+        self.means = near_zero(nn.Linear(hidden_size, chunk_size * action_size))
 
     def forward(self, y: Tensor) -> Tensor:
         """y [..., Y] -> means [..., H, A]."""
@@ -26,12 +27,46 @@ class MlpDecoder(nn.Module):
         return means.reshape(*y.shape[:-1], *self.chunk_shape)
 
 
-DECODERS = {"mlp": MlpDecoder}
+class GruDecoder(nn.Module):
+    """One action after the other: a gated recurrent unit whose input is its previous action.
+
+    h = tanh(W y) to begin with, then H times h = GRU(u, h), u = V h + c, from u = 0. This state h is the
+    decoder's own, made anew at every decision. The sequence actor of arXiv 2410.08979; starts near zero.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, chunk_size: int, action_size: int) -> None:
+        super().__init__()
+        self.chunk_size = chunk_size
+        self.start = nn.Linear(input_size, hidden_size)
+        self.gru = Gru(action_size, hidden_size)
+        self.means = near_zero(nn.Linear(hidden_size, action_size))
+
+    def forward(self, y: Tensor) -> Tensor:
+        """y [..., Y] -> means [..., H, A]."""
+        h_dec = torch.tanh(self.start(y))
+        mean, means = y.new_zeros(*y.shape[:-1], self.gru.input_size), []
+        for _ in range(self.chunk_size):
+            _, h_dec = self.gru.step(mean, h_dec)
+            mean = self.means(h_dec)
+            means.append(mean)
+        return torch.stack(means, -2)
+
+
+def near_zero(layer: nn.Linear) -> nn.Linear:
+    """With weights a hundredth of what they were and no bias, in place."""
+    with torch.no_grad():
+        layer.weight.mul_(0.01)
+        layer.bias.zero_()
+    return layer
+
+
+ChunkDecoder: TypeAlias = MlpDecoder | GruDecoder
+DECODERS: dict[str, type[ChunkDecoder]] = {"mlp": MlpDecoder, "gru": GruDecoder}
 
 
 def make_decoder(
     name: str, input_size: int, hidden_size: int, chunk_size: int, action_size: int
-) -> MlpDecoder:
+) -> ChunkDecoder:
     """Build the chunk decoder called `name`.
 
     Raises:

@@ -1,17 +1,39 @@
-"""One episode of one world, recorded tick by tick."""
+"""An agent in one world, recorded tick by tick."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
-from torch import Tensor
+import torch
 
 from andante.sim import make
+from andante.sim.env import Env, Observation
+from andante.sim.spec.randomization import Randomization
 from andante.sim.spec.task import TaskSpec
+from andante.sim.worlds import Worlds
 
 from .agents import Agent
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One tick; `state` and `sources` are as they were before it."""
+
+    sources: dict[str, np.ndarray]
+    """{name: [*shape]}, SI units."""
+    state: np.ndarray
+    """MuJoCo's full physics state [n], float64; n = 0 in a world without physics."""
+    action: np.ndarray
+    """[A], SI units."""
+    decided: bool
+    """A decision was made."""
+    reward: float
+    done: bool
+    """The episode ended with it."""
+    diverged: bool
+    """It ended because physics left all bounds."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +42,7 @@ class Episode:
 
     spec: TaskSpec
     sources: dict[str, np.ndarray]
-    """{name: [T, n]}, SI units."""
+    """{name: [T, *shape]}, SI units."""
     actions: np.ndarray
     """[T, A], SI units."""
     rewards: np.ndarray
@@ -28,34 +50,77 @@ class Episode:
     decided: np.ndarray
     """Bool [T]: a decision was made at this tick."""
     states: np.ndarray
-    """MuJoCo's full physics state [T, n], float64."""
+    """MuJoCo's full physics state [T, n], float64; n = 0 in a world without physics."""
+
+    @classmethod
+    def of(cls, spec: TaskSpec, ticks: Sequence[Tick]) -> Episode:
+        """From its ticks, one at least."""
+        return cls(
+            spec,
+            {name: np.stack([tick.sources[name] for tick in ticks]) for name in ticks[0].sources},
+            np.stack([tick.action for tick in ticks]),
+            np.array([tick.reward for tick in ticks]),
+            np.array([tick.decided for tick in ticks]),
+            np.stack([tick.state for tick in ticks]),
+        )
 
 
-def play_episode(agent: Agent, task: str, seed: int) -> Episode:
-    """Play the first episode of world 0 of `seed`."""
-    env = make(task, num_worlds=1, seed=seed, threads=1)
-    observation = env.reset()
-    sources: dict[str, list[np.ndarray]] = {name: [] for name in observation.sources}
-    actions, rewards, decided, states = [], [], [], []
-    done = False
-    while not done:
-        plan = agent.decide(observation.sources)
-        for i in range(plan.shape[1]):
-            for name, value in observation.sources.items():
-                sources[name].append(value[0].numpy())
-            states.append(cast(Tensor, env.state_dict()["state"])[0].numpy())
-            outcome = env.step(plan[:, i : i + 1])
-            actions.append(plan[0, i].numpy())
-            rewards.append(outcome.reward.item())
-            decided.append(i == 0)
-            observation, done = outcome.observation, bool(outcome.done)
-            if done:
-                break
-    return Episode(
-        env.spec,
-        {name: np.stack(values) for name, values in sources.items()},
-        np.stack(actions),
-        np.array(rewards),
-        np.array(decided),
-        np.stack(states),
-    )
+class Player:
+    """Lets an agent act in the one world of an environment, through one episode after the other."""
+
+    def __init__(self, agent: Agent, env: Worlds, observation: Observation | None = None):
+        """Begin an episode, or go on from `observation`, which the environment has just given."""
+        self.env = env
+        self._agent = agent
+        self._plan = torch.empty(1, 0, 0)
+        self._next = 0
+        self._first = True
+        self._observation = env.reset() if observation is None else observation
+
+    def restart(self) -> None:
+        """Begin the next episode at once."""
+        self._observation = self.env.reset()
+        self._forget()
+
+    def tick(self) -> Tick:
+        """Play one; after the last one of an episode the next begins."""
+        decided = self._next == self._plan.shape[1]
+        if decided:
+            self._plan = self._agent.decide(self._observation.sources, self._first)
+            self._next, self._first = 0, False
+        sources = {name: value[0].numpy() for name, value in self._observation.sources.items()}
+        state = self.env.state_dict()["state"][0].numpy() if isinstance(self.env, Env) else np.empty(0)
+        action = self._plan[:, self._next : self._next + 1]
+        outcome = self.env.step(action)
+        self._observation = outcome.observation
+        self._next += 1
+        if outcome.done:
+            self._forget()
+        return Tick(
+            sources,
+            state,
+            action[0, 0].numpy(),
+            decided,
+            outcome.reward.item(),
+            bool(outcome.done),
+            outcome.diverged is not None and bool(outcome.diverged.any()),
+        )
+
+    def _forget(self) -> None:
+        self._plan, self._next, self._first = torch.empty(1, 0, 0), 0, True
+
+
+def play_episode(
+    agent: Agent,
+    task: str,
+    seed: int,
+    ticks: int | None = None,
+    randomization: Randomization | None = None,
+) -> Episode:
+    """Play the first episode of world 0 of `seed`, or its first `ticks`."""
+    env = make(task, num_worlds=1, seed=seed, threads=1, device="cpu", randomization=randomization)
+    player = Player(agent, env)
+    played = [player.tick()]
+    while not played[-1].done and len(played) != ticks:
+        played.append(player.tick())
+    return Episode.of(player.env.spec, played)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from andante.runtime.errors import AndanteError
 from andante.sim import make
-from andante.sim.env import Outcome
+from andante.sim.env import Env, Outcome
+from andante.sim.spec.randomization import Randomization
 
 from .finite import require_finite
 from .pipeline import ActionDecoder
 from .policy import Policy
 from .scheduler import ChunkScheduler, Decision
+from .timed import TimedScheduler
 
 RANDOM_TICKS = 25
 """Ticks per call of the environment under random actions; does not change the distribution."""
@@ -41,13 +45,31 @@ class Evaluation:
     recording: Recording | None = None
 
 
-def evaluate(policy: Policy, task: str, episodes: int, seed: int, record: bool = False) -> Evaluation:
+def evaluate(
+    policy: Policy,
+    task: str,
+    episodes: int,
+    seed: int,
+    record: bool = False,
+    randomization: Randomization | None = None,
+) -> Evaluation:
     """Play the policy's means for one episode in each of `episodes` worlds; `seed` is the environment's.
+
+    On the CPU, by MuJoCo's C engine, wherever the policy is: figures of all runs are comparable.
 
     Raises:
         NonFiniteError: an observation, an action or a return is not finite.
+        AndanteError: a recording of decisions that are not on time.
     """
-    scheduler = ChunkScheduler(make(task, num_worlds=episodes, seed=seed), policy)
+    policy = copy.deepcopy(policy).to("cpu")
+    env = make(task, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
+    if isinstance(env, Env) and env.timing is not None:
+        if record:
+            raise AndanteError(f"{', '.join(env.timing.fields)}: only decisions on time can be recorded")
+        returns = _first_returns(TimedScheduler(env, policy).advance, episodes)
+        require_finite("return", returns)
+        return Evaluation(returns)
+    scheduler = ChunkScheduler(env, policy)
     decisions: list[Decision] = []
 
     def advance() -> Outcome:
@@ -61,16 +83,15 @@ def evaluate(policy: Policy, task: str, episodes: int, seed: int, record: bool =
     return Evaluation(returns, _join(decisions, policy) if record else None)
 
 
-def random_return(task: str, episodes: int, seed: int) -> float:
+def random_return(task: str, episodes: int, seed: int, randomization: Randomization | None = None) -> float:
     """Mean return of actions drawn uniformly from their range, a new one at every tick."""
-    env = make(task, num_worlds=episodes, seed=seed)
+    env = make(task, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
     decode = ActionDecoder(env.spec)
     generator = torch.Generator().manual_seed(seed)
     env.reset()
 
     def advance() -> Outcome:
-        shape = (episodes, RANDOM_TICKS, env.spec.action_size)
-        return env.step(decode(2.0 * torch.rand(shape, generator=generator) - 1.0))
+        return env.step(decode.random((episodes, RANDOM_TICKS), generator))
 
     return float(_first_returns(advance, episodes).mean())
 

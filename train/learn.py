@@ -21,8 +21,9 @@ from tqdm import tqdm
 
 from andante.runtime.errors import AndanteError
 
-from .checkpoint import CHECKPOINT, CONFIG, DUMP, RESULT, Best, Checkpoint, Result, write_atomically
+from .checkpoint import CHECKPOINT, CONFIG, DIVERGED, DUMP, RESULT, Best, Checkpoint, Result, write_atomically
 from .config import TrainConfig
+from .divergence import Divergence
 from .evaluate import evaluate, random_return
 from .finite import NonFiniteError
 from .folder import claim, leftovers
@@ -74,7 +75,7 @@ def learn(
                     "a larger --ticks continues it"
                 )
         else:
-            current = Checkpoint(config, _provenance(config), trainer.state_dict(), best=None, seconds=0.0)
+            current = Checkpoint(config, _provenance(trainer), trainer.state_dict(), best=None, seconds=0.0)
         _begin(run_dir, current, resume)
         if not _train(trainer, config, run_dir, current):
             return False
@@ -88,10 +89,12 @@ def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint
     with _logs(trainer, config, run_dir) as (writer, bar), _interrupts() as interrupted:
         while trainer.ticks < config.ticks:
             start = time.monotonic()
-            current.trainer = _copy(trainer.state_dict())
+            current.trainer, diverged = _copy(trainer.state_dict()), trainer.env.diverged
             try:
                 metrics = trainer.iterate()
                 current.seconds += time.monotonic() - start
+                if trainer.env.diverged > diverged:
+                    _dump_divergence(trainer, config, run_dir / DIVERGED, current.trainer)
                 if _evaluation_due(trainer, config):
                     metrics["return"] = _select(trainer, config, current)
             except NonFiniteError as error:
@@ -121,10 +124,20 @@ def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint
     return True
 
 
+def _dump_divergence(trainer: PPO, config: TrainConfig, path: Path, start: dict[str, Any]) -> None:
+    """Keep a run's first divergence of physics, in the iteration that began at `start`."""
+    if path.exists():
+        return
+    divergence = Divergence.find(trainer, config, start)
+    if divergence is not None:
+        divergence.write(path)
+        tqdm.write(f"{divergence}; `andante play {config.task} --from-dump {path}` repeats it")
+
+
 def _begin(run_dir: Path, start: Checkpoint, resume: bool) -> None:
     stale = [run_dir / RESULT, *leftovers(run_dir)]
     if not resume:
-        stale += [run_dir / DUMP, *run_dir.glob("events.out.tfevents.*")]
+        stale += [run_dir / DUMP, run_dir / DIVERGED, *run_dir.glob("events.out.tfevents.*")]
     # Before the checkpoint: a process killed in between must not leave it beside another run's result.
     for path in stale:
         path.unlink(missing_ok=True)
@@ -144,7 +157,10 @@ def evaluate_for_selection(policy: Policy, config: TrainConfig) -> float:
     Raises:
         NonFiniteError: an observation, an action or a return is not finite.
     """
-    evaluation = evaluate(policy, config.task, SELECTION_EPISODES, SELECTION_SEED + config.seed)
+    seed = SELECTION_SEED + config.seed
+    evaluation = evaluate(
+        policy, config.task, SELECTION_EPISODES, seed, randomization=config.randomization.whole
+    )
     return float(evaluation.returns.mean())
 
 
@@ -163,12 +179,14 @@ def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpo
     assert current.best is not None
     policy = copy.deepcopy(trainer.policy)
     policy.load_state_dict(current.best.policy)
-    seed = RESULT_SEED + config.seed
+    seed, whole = RESULT_SEED + config.seed, config.randomization.whole
     result = Result(
         task=config.task,
         memory=config.policy.memory,
-        returned=float(evaluate(policy, config.task, RESULT_EPISODES, seed).returns.mean()),
-        random_return=random_return(config.task, RESULT_EPISODES, seed),
+        returned=float(
+            evaluate(policy, config.task, RESULT_EPISODES, seed, randomization=whole).returns.mean()
+        ),
+        random_return=random_return(config.task, RESULT_EPISODES, seed, whole),
         episodes=RESULT_EPISODES,
         seed=seed,
         ticks=trainer.ticks,
@@ -229,10 +247,14 @@ def _interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _provenance(config: TrainConfig) -> dict[str, str]:
+def _provenance(trainer: PPO) -> dict[str, str]:
     packages = {f"train.{name}": version(name) for name in ("andante", "torch", "mujoco")}
-    python = {"train.python": platform.python_version()}
-    return {**packages, **python, "train.seed": str(config.seed), **_git_state()}
+    run = {
+        "train.python": platform.python_version(),
+        "train.seed": str(trainer.seed),
+        "train.device": trainer.env.device_name,
+    }
+    return {**packages, **run, **_git_state()}
 
 
 def _git_state() -> dict[str, str]:

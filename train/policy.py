@@ -36,7 +36,7 @@ class Policy(nn.Module):
         self.features = Features(spec)
         self.normalizer = RunningNormalizer(self.features.size)
         self.encoder = nn.Sequential(nn.Linear(self.features.size, hidden), nn.ELU())
-        self.memory = make_cell(config.memory, hidden, hidden)
+        self.memory = make_cell(config.memory, hidden, hidden, config.memory_layers)
         self.decoder = make_decoder(config.decoder, hidden, hidden, config.chunk_size, spec.action_size)
         self.log_std = nn.Parameter(torch.full((spec.action_size,), config.initial_std).log())
         self.decode = ActionDecoder(spec)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from andante.runtime.errors import AndanteError
 from andante.sim import make
-from andante.sim.env import Env
+from andante.sim.worlds import Worlds
 
 from . import gaussian
 from .config import PPOConfig, TrainConfig
@@ -78,9 +79,14 @@ class Losses:
 class PPO:
     """The trainer: collects, estimates advantages, updates. All of its state is in `state_dict`."""
 
-    def __init__(self, env: Env, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
+    def __init__(self, env: Worlds, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
+        if env.timing is not None:
+            raise AndanteError(
+                f"{', '.join(env.timing.fields)}: PPO does not learn with decisions that are not on time; "
+                "such worlds are for evaluation"
+            )
         self.env = env
-        self.policy = policy
+        self.policy = policy.to(env.device)
         self.seed = seed
         self.config = config = config or PPOConfig()
         self.critic = Critic(
@@ -89,10 +95,11 @@ class PPO:
             policy.chunk_size,
             policy.execution_horizon,
             config.critic_size,
-        )
+        ).to(env.device)
         self.optimizer = torch.optim.Adam(
             [*policy.parameters(), *self.critic.parameters()], lr=config.learning_rate, fused=True
         )
+        # On the CPU wherever the worlds are: a run can go on, and its dump be replayed, on another device.
         self.generator = torch.Generator().manual_seed(seed)
         self.scheduler = ChunkScheduler(env, policy)
         self._spread_time_outs()
@@ -110,7 +117,13 @@ class PPO:
         """
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
-        env = make(config.task, config.num_worlds, seed=config.seed)
+        env = make(
+            config.task,
+            config.num_worlds,
+            seed=config.seed,
+            device=config.device,
+            randomization=config.randomization,
+        )
         return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
 
     def learn(self, ticks: int, run_dir: str | Path) -> bool:
@@ -120,7 +133,9 @@ class PPO:
             ticks=ticks,
             policy=self.policy.config,
             ppo=self.config,
+            randomization=self.env.randomization,
             num_worlds=self.env.num_worlds,
+            device=self.env.device_name,
             seed=self.seed,
             threads=torch.get_num_threads(),
         )
@@ -142,11 +157,11 @@ class PPO:
         Raises:
             NonFiniteError: an observation, reward, loss, gradient or parameter is not finite.
         """
-        collect(self.scheduler, self.rollout, self.generator)
+        terms = collect(self.scheduler, self.rollout, self.generator)
         batch = self.prepare(self.rollout)
         history = []
         for _ in range(self.config.epochs):
-            order = torch.randperm(self.env.num_worlds, generator=self.generator)
+            order = torch.randperm(self.env.num_worlds, generator=self.generator).to(self.env.device)
             for worlds in order.chunk(self.config.minibatches):
                 losses = self.losses(batch.worlds(worlds))
                 self._adapt_learning_rate(float(losses.kl))
@@ -167,6 +182,8 @@ class PPO:
             "action_std": float(self.policy.log_std.detach().exp().mean()),
             "diverged_worlds": float(self.env.diverged),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
+            **{f"reward/{name}": mean for name, mean in terms.items()},
+            **{f"curriculum/{name}": value for name, value in self.env.curriculum_statistics().items()},
         }
 
     @torch.no_grad()

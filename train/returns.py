@@ -54,7 +54,7 @@ def advantages_per_chunk(
     the state that it led to, the true final state at an end) -> [K, B].
     """
     ticks = valid.sum(-1).to(value.dtype)
-    discount = gamma ** torch.arange(reward.shape[-1], dtype=value.dtype)
+    discount = gamma ** torch.arange(reward.shape[-1], dtype=value.dtype, device=value.device)
     chunk_return = (reward * discount * valid).sum(-1)
     terminal = terminated.any(-1)
     delta = chunk_return + gamma**ticks * next_value * ~terminal - value

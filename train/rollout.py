@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -38,24 +39,24 @@ class Rollout:
 
     @classmethod
     def empty(cls, scheduler: ChunkScheduler, decisions: int) -> Rollout:
-        """Tensors to be filled by `collect`."""
+        """Tensors to be filled by `collect`, on the environment's device."""
         env, policy = scheduler.env, scheduler.policy
+        zeros = partial(torch.zeros, device=env.device)
         shape = (decisions, env.num_worlds, policy.execution_horizon)
         actions = (*shape, policy.spec.action_size)
         return cls(
             sources={
-                name: torch.zeros(decisions, *value.shape)
-                for name, value in scheduler.observation.sources.items()
+                name: zeros(decisions, *value.shape) for name, value in scheduler.observation.sources.items()
             },
-            reset=torch.zeros(shape[:2], dtype=torch.bool),
+            reset=zeros(shape[:2], dtype=torch.bool),
             h0=torch.zeros_like(scheduler.h),
-            mean=torch.zeros(actions),
-            u=torch.zeros(actions),
-            critic=torch.zeros(*shape[:2], shape[2] + 1, env.critic_size),
-            reward=torch.zeros(shape),
-            terminated=torch.zeros(shape, dtype=torch.bool),
-            truncated=torch.zeros(shape, dtype=torch.bool),
-            valid=torch.zeros(shape, dtype=torch.bool),
+            mean=zeros(actions),
+            u=zeros(actions),
+            critic=zeros(*shape[:2], shape[2] + 1, env.critic_size),
+            reward=zeros(shape),
+            terminated=zeros(shape, dtype=torch.bool),
+            truncated=zeros(shape, dtype=torch.bool),
+            valid=zeros(shape, dtype=torch.bool),
         )
 
     def worlds(self, index: Tensor) -> Rollout:
@@ -69,14 +70,17 @@ class Rollout:
         return Rollout(sources=sources, h0=self.h0[index], **picked)
 
 
-def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -> None:
+def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -> dict[str, float]:
     """Fill `rollout` with the scheduler's next decisions, exploring with noise from `generator`.
+
+    Returns the mean per tick of each term of the reward that the environment tells.
 
     Raises:
         NonFiniteError: an observation, an action, a true state or a reward is not finite.
     """
-    noise = torch.randn(rollout.u.shape, generator=generator)
+    noise = torch.randn(rollout.u.shape, generator=generator).to(rollout.u.device)
     rollout.h0.copy_(scheduler.h)
+    terms: dict[str, Tensor] = {}
     for k in range(len(noise)):
         decision = scheduler.advance(noise[k])
         outcome = decision.outcome
@@ -91,5 +95,9 @@ def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -
         rollout.terminated[k] = outcome.terminated
         rollout.truncated[k] = outcome.truncated
         rollout.valid[k] = outcome.valid
+        ticks = outcome.valid.sum()
+        for name, mean in outcome.terms.items():
+            terms[name] = terms.get(name, 0.0) + mean * ticks
     require_finite("critic observation", rollout.critic)
     require_finite("reward", rollout.reward)
+    return {name: float(total / rollout.valid.sum()) for name, total in terms.items()}

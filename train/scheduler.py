@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from andante.sim.env import Env, Outcome
+from andante.sim.env import Outcome
+from andante.sim.worlds import Worlds
 
 from .finite import require_finite
 from .policy import Policy
@@ -41,7 +42,7 @@ class ChunkScheduler:
     decision from the initial state.
     """
 
-    def __init__(self, env: Env, policy: Policy) -> None:
+    def __init__(self, env: Worlds, policy: Policy) -> None:
         self.env = env
         self.policy = policy
         self.restart()
@@ -50,7 +51,7 @@ class ChunkScheduler:
         """Begin a new episode in every world."""
         self.observation = self.env.reset()
         self.h = self.policy.initial_state(self.env.num_worlds)
-        self.reset = torch.ones(self.env.num_worlds, dtype=torch.bool)
+        self.reset = torch.ones(self.env.num_worlds, dtype=torch.bool, device=self.env.device)
 
     @torch.no_grad()
     def advance(self, noise: Tensor | None = None) -> Decision:
@@ -84,5 +85,7 @@ class ChunkScheduler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.env.load_state_dict(state["env"])
-        self.h, self.reset = state["h"], state["reset"]
-        self.observation = type(self.observation)(sources=state["sources"], critic=state["critic"])
+        device = self.env.device
+        self.h, self.reset = state["h"].to(device), state["reset"].to(device)
+        sources = {name: value.to(device) for name, value in state["sources"].items()}
+        self.observation = type(self.observation)(sources=sources, critic=state["critic"].to(device))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import imageio.v2 as imageio
 import numpy as np
 
 from andante.runtime.errors import AndanteError
 
-from .episode import Episode
+if TYPE_CHECKING:  # it brings MuJoCo, which must not be imported before rendering is prepared
+    from .episode import Episode
 
 WIDTH, HEIGHT = 512, 384
 FRAMES_PER_S = 25
+FARTHEST = 4.0
+"""From what it follows is a camera, m: terrain makes a model large."""
 
 
 def prepare_rendering() -> None:
@@ -44,8 +47,9 @@ def write_video(episode: Episode, path: Path) -> None:
     from andante.sim.spec.models import build_model
 
     spec = episode.spec
-    model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
+    model = build_model(spec)
     data = mujoco.MjData(model)
+    camera = _camera(model)
     stride = max(1, round(1.0 / (FRAMES_PER_S * spec.control_dt)))
     fps = 1.0 / (stride * spec.control_dt)
     video: Any = imageio.get_writer(path, fps=fps)
@@ -53,5 +57,19 @@ def write_video(episode: Episode, path: Path) -> None:
         for state in episode.states[::stride]:
             mujoco.mj_setState(model, data, np.ascontiguousarray(state), mujoco.mjtState.mjSTATE_FULLPHYSICS)
             mujoco.mj_forward(model, data)
-            renderer.update_scene(data, camera="main")
+            renderer.update_scene(data, camera=camera)
             video.append_data(renderer.render())
+
+
+def _camera(model: Any) -> Any:
+    """The model's own camera `main`; else one that goes along with the first body that moves."""
+    import mujoco
+
+    if mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "main") >= 0:
+        return "main"
+    camera = mujoco.MjvCamera()
+    mujoco.mjv_defaultFreeCamera(model, camera)
+    camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+    camera.trackbodyid = model.jnt_bodyid[0]
+    camera.distance = min(camera.distance, FARTHEST)
+    return camera

@@ -78,6 +78,20 @@ class ControlThread:
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="control", daemon=True)
         self._thread.start()
 
+    def confirm(self) -> None:
+        """Let the policy run.
+
+        Raises:
+            AndanteError: the controller is not `READY`.
+        """
+        if self._loop is not None:
+            self._loop.confirm()
+
+    def emergency_stop(self, reason: str) -> None:
+        """Raise the event `e_stop`, if the robot is being driven."""
+        if self._loop is not None:
+            self._loop.emergency_stop(reason)
+
     def stop(self) -> None:
         """Have the stop sequence played (in `FAULT`: the fallback ended); returns at once."""
         if self._loop is not None:

@@ -113,7 +113,7 @@ class PolicyNode(LifecycleNode):
         self.get_logger().info(
             f"{values['policy']} (digest {policy.digest[:12]}) on robot model {profile.robot_model}: "
             f"{1e9 / policy.contract.control_period_ns:g} Hz, a decision every "
-            f"{controller.execution_horizon} ticks"
+            f"{controller.planner.execution.horizon} ticks"
         )
 
     def _activate(self) -> None:
@@ -143,7 +143,7 @@ class PolicyNode(LifecycleNode):
         if not self._active:
             raise AndanteError("the node is not active")
         if control.running:
-            control.controller.confirm()
+            control.confirm()
             return "confirmed"
         control.start()
         return "the start sequence begins"
@@ -155,7 +155,9 @@ class PolicyNode(LifecycleNode):
         return "the stop sequence begins"
 
     def _emergency_stop(self, control: ControlThread) -> str:
-        control.controller.emergency_stop("~/emergency_stop")
+        if not control.running:
+            raise AndanteError("nothing is running")
+        control.emergency_stop("~/emergency_stop")
         return "the fallback is in force until ~/clear_fault"
 
     def _clear_fault(self, control: ControlThread) -> str:

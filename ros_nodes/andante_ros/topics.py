@@ -13,6 +13,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import JointState
 
 from andante.runtime.command import NEVER_NS, JointCommand, Sample
+from andante.runtime.errors import AndanteError
 from andante.runtime.profile import Profile
 
 from .convert import COMMANDED, MEASURED, JointStateReader, JointStateWriter
@@ -81,7 +82,15 @@ class TopicRobot:
     """Why the last message that could not be used was refused."""
 
     def __init__(self, profile: Profile, node: Node, joint_states_topic: str, command_topic: str) -> None:
-        """Subscribe and advertise."""
+        """Subscribe and advertise.
+
+        Raises:
+            AndanteError: the profile has a signal that no joint state carries.
+        """
+        if missing := profile.signals.keys() - MEASURED.keys():
+            raise AndanteError(
+                f"joint states carry {', '.join(MEASURED)} only; the profile also has {', '.join(missing)}"
+            )
         self.joints = profile.joint_names
         self.refused = None
         self._node = node
@@ -113,7 +122,8 @@ class TopicRobot:
                 self.refused = str(error)
                 continue
             for field in fields:
-                self._sample.received_ns[self._signals[field]] = received_ns
+                signal = self._signals[field]
+                self._sample.received_ns[signal] = self._sample.source_ns[signal] = received_ns
         self._sample.now_ns = time.monotonic_ns()
         return self._sample
 

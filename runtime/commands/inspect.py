@@ -8,7 +8,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..artifact import Artifact, read_artifact
-from ..contract import Contract, Trained
+from ..contract import Contract, Source, Trained
 
 
 def inspect(policy: Positional[Path], json: bool = False) -> None:
@@ -27,30 +27,21 @@ def describe(artifact: Artifact) -> Iterator[str]:
     contract = artifact.contract
     yield f"{artifact.path}: {contract.task}, for robot model {contract.robot_model}"
     yield from _facts(artifact)
-    yield ""
-    yield from _table(
-        ("source", "kind", "unit", "largest age", "joints"),
-        [
-            (s.name, s.kind, s.unit, f"{s.max_age_ns / 1e6:g} ms", ", ".join(s.joints))
-            for s in contract.sources
-        ],
-    )
-    yield ""
-    yield from _table(
-        ("action", "kind", "joint", "unit", "range", "kp", "kd", "closed by", "between ticks"),
-        _action_rows(contract),
-    )
-    yield ""
-    yield from _table(
-        ("state", "size", "largest seen"),
-        [(s.name, str(s.size), f"{s.max_seen:.4g}") for s in contract.states],
-    )
-    yield ""
-    yield from _table(("provenance", ""), sorted(contract.provenance.items()))
+    sources = [(s.name, s.kind, s.unit, _age(s), ", ".join(s.elements)) for s in contract.sources]
+    yield from _table("source, kind, unit, largest age, joints", sources)
+    head = "action, kind, joint, unit, range, kp, kd, closed by, between ticks"
+    yield from _table(head, _action_rows(contract))
+    states = [(s.name, str(s.size), f"{s.max_seen:.4g}") for s in contract.states]
+    yield from _table("state, size, largest seen", states)
+    yield from _table("provenance, ", sorted(contract.provenance.items()))
+
+
+def _age(source: Source) -> str:
+    return "" if source.max_age_ns is None else f"{source.max_age_ns / 1e6:g} ms"
 
 
 def _facts(artifact: Artifact) -> Iterator[str]:
-    contract, trace = artifact.contract, artifact.trace
+    contract = artifact.contract
     verification, licences = contract.verification, contract.licences
     period_ms = contract.control_period_ns / 1e6
     facts = {
@@ -65,37 +56,27 @@ def _facts(artifact: Artifact) -> Iterator[str]:
         "verified": f"{verification.decisions} decisions, {verification.resets} resets, against training: "
         f"actions within {verification.max_action_error:.1e}, "
         f"states within {verification.max_state_error:.1e} of the largest",
-        "golden trace": f"{len(trace.reset)} decisions, {int(trace.reset.sum())} resets",
+        "golden trace": str(artifact.trace),
     }
     for name, text in facts.items():
         yield f"  {name:<14}{text}"
 
 
 def _trained(trained: Trained) -> str:
-    others = ", ".join(str(value) for value in trained.values)
-    return f"{trained.default} (trained: {others})"
+    return f"{trained.default} (trained: {', '.join(map(str, trained.values))})"
 
 
-def _action_rows(contract: Contract) -> list[tuple[str, ...]]:
-    return [
-        (
-            term.name,
-            term.kind,
-            joint,
-            term.unit,
-            f"[{low:g}, {high:g}]",
-            f"{kp:g}",
-            f"{kd:g}",
-            term.closed_by if term.kind == "position" else "-",
-            term.interpolation,
-        )
-        for term in contract.actions
-        for joint, low, high, kp, kd in zip(term.joints, term.low, term.high, term.kp, term.kd, strict=True)
-    ]
+def _action_rows(contract: Contract) -> Iterator[tuple[str, ...]]:
+    for term in contract.actions:
+        closed_by = term.closed_by if term.kind == "position" else "-"
+        for joint, low, high, kp, kd in zip(term.joints, term.low, term.high, term.kp, term.kd, strict=True):
+            numbers = f"[{low:g}, {high:g}]", f"{kp:g}", f"{kd:g}"
+            yield term.name, term.kind, joint, term.unit, *numbers, closed_by, term.interpolation
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    table = [head, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+def _table(head: str, rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield ""
+    table = [head.split(", "), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

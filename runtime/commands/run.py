@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,23 +17,37 @@ import tyro
 from ..cli import discard_output
 from ..controller import Controller
 from ..errors import AndanteError
-from ..loop import LoopReport, RealtimeLoop
+from ..loop import Observer, RealtimeLoop
+from ..operator import OperatorSource, command_components, open_operator
+from ..planner import Mode
 from ..policy import load_policy
 from ..profile import load_profile
-from ..robots.base import find_robot
-from ..states import State
+from ..realtime import VirtualClock
+from ..recorder.options import NOT_RECORDED, RecordingOptions
+from ..robots.base import open_robot
+from ..view.options import NOT_VIEWED, ViewOptions
+from ..worker import AsynchronousWorker
 
 
 def run(
     policy: Annotated[Path, tyro.conf.Positional],
     robot: str = "null",
+    robot_option: tuple[str, ...] = (),
+    command: str = "none",
     profile: Path | None = None,
     seconds: float = 60.0,
     execution_horizon: int | None = None,
+    inference_delay: int | None = None,
+    mode: Mode | None = None,
+    overlap: int | None = None,
+    asynchronous: bool = False,
     fifo_priority: int | None = None,
     cpu: int | None = None,
     report: Path | None = None,
     yes: bool = False,
+    fast: bool = False,
+    recording: Annotated[RecordingOptions, tyro.conf.arg(name="")] = NOT_RECORDED,
+    viewing: Annotated[ViewOptions, tyro.conf.arg(name="")] = NOT_VIEWED,
 ) -> int:
     """Run a policy file on a robot, at rate.
 
@@ -42,35 +57,66 @@ def run(
 
     Args:
         policy: exported policy file.
-        robot: `null`, `sim`, or one that another package registers.
+        robot: `null`, `sim`, `udp`, `replay`, or one that another package registers.
+        robot_option: options of that robot, as `name=value`; `local` and `remote` addresses of `udp`,
+            `recording` of `replay`.
+        command: the operator's device: `keyboard`, `gamepad[:DEVICE]`, `udp[:HOST:PORT]` or `none`.
         profile: robot profile (YAML); the shipped one of the policy's robot model when left out.
         seconds: how long the policy runs.
         execution_horizon: ticks between decisions; the policy's default when left out.
+        inference_delay: ticks from an observation until its chunk acts; the policy's default when left out.
+        mode: how chunks follow each other; what the policy was trained for when left out.
+        overlap: ticks over which a new chunk takes over in mode `blend`; a third of it when left out.
+        asynchronous: decide in a thread of its own while the current chunk plays.
         fifo_priority: priority for SCHED_FIFO, 1 to 99.
         cpu: the core to run on.
         report: also write the report to this file, as JSON.
         yes: confirm without asking, where the profile wants an operator's confirmation.
+        fast: do not wait for the clock; with `--robot sim`.
     """
     session = load_policy(policy)
     robot_profile = load_profile(session.contract.robot_model if profile is None else profile)
-    controller = Controller(session, robot_profile, execution_horizon)
+    worker = AsynchronousWorker(session) if asynchronous else None
+    controller = Controller(session, robot_profile, execution_horizon, worker, inference_delay, mode, overlap)
     if report is not None:
         _write(report, b"", "ab")  # what is wrong with it is told before the run
-    machine = find_robot(robot)(session.contract, robot_profile)
-    try:
-        on_ready = controller.confirm if yes else lambda: _ask(controller)
-        loop = RealtimeLoop(controller, machine, fifo_priority, cpu, on_ready=on_ready)
-        with _Interrupts(loop, controller) as interrupts:
+    if fast and robot != "sim":
+        raise AndanteError(f"--fast is for --robot sim, whose clock is the simulation's, found {robot!r}")
+    observers: list[Observer] = []
+    with ExitStack() as opened:
+        recorder = recording.open(controller, fifo_priority is not None)
+        if recorder is not None:
+            opened.callback(recorder.close)
+            observers.append(recorder.add)
+        machine = open_robot(robot, robot_option, session.contract, robot_profile)
+        opened.callback(machine.close)
+        page = viewing.open(controller, machine, lambda: loop)
+        if page is not None:
+            opened.callback(page.close)
+            observers.append(page.after_tick)
+            print(f"view at {page.url}", flush=True)
+        operator = open_operator(command, command_components(session.contract))
+        if operator is not None:
+            opened.callback(operator.close)
+        driven = machine if page is None else page.robot
+        clock = VirtualClock() if fast else None
+
+        def on_ready() -> None:
+            _ask(loop, operator, yes)
+
+        loop = RealtimeLoop(controller, driven, fifo_priority, cpu, clock, on_ready, operator, observers)
+        with _interrupts(loop) as received:
             result = loop.run(seconds)
-    finally:
-        machine.close()
+        link = getattr(machine, "link", None)
     try:
         if report is not None:
             _write(report, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
     finally:
-        _print(result)
-    if interrupts.received and not result.faults:
-        return 128 + interrupts.received
+        told = {"datagrams": link, "recording": recorder and recorder.told, "view": page and page.error}
+        lines = [f"{name:<12} {text}" for name, text in told.items() if text is not None]
+        _print("\n".join([str(result), *lines]), result.faults)
+    if received and not result.faults:
+        return 128 + received[-1]
     return 1 if result.faults or not result.decisions else 0
 
 
@@ -82,51 +128,58 @@ def _write(path: Path, content: bytes, mode: str = "wb") -> None:
         raise AndanteError(f"{path}: {error.strerror}, cannot write the report") from None
 
 
-def _print(result: LoopReport) -> None:
+def _print(text: str, faults: tuple[str, ...]) -> None:
     try:
-        print(result, flush=True)
+        print(text, flush=True)
     except OSError as error:  # whoever read the output has left
         discard_output()
-        faults = "; ".join(result.faults) or "none"
+        told = "; ".join(faults) or "none"
         with suppress(OSError):
-            print(f"andante: cannot print the report ({error.strerror}); faults: {faults}", file=sys.stderr)
+            print(f"andante: cannot print the report ({error.strerror}); faults: {told}", file=sys.stderr)
 
 
-class _Interrupts:
-    """While in force, the first SIGINT, SIGTERM or SIGHUP stops softly, the next one at once."""
+@contextmanager
+def _interrupts(loop: RealtimeLoop) -> Iterator[list[int]]:
+    """While in force, the first SIGINT, SIGTERM or SIGHUP stops softly, the next one at once.
 
-    def __init__(self, loop: RealtimeLoop, controller: Controller) -> None:
-        self.received = 0
-        self._loop = loop
-        self._controller = controller
+    Yields:
+        The signals received.
+    """
+    received: list[int] = []
 
-    def __enter__(self) -> _Interrupts:
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` means it
-            numbers.append(signal.SIGHUP)
-        self._previous = {number: signal.signal(number, self._handle) for number in numbers}
-        return self
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if received:
+            loop.emergency_stop("operator interrupted twice")
+        received.append(number)
+        loop.stop()
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` means it
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.received:
-            self._controller.emergency_stop("operator interrupted twice")
-        self.received = number
-        self._loop.stop()
 
-
-def _ask(controller: Controller) -> None:
-    """Wait for the operator in a thread of its own: the loop goes on meanwhile."""
+def _ask(loop: RealtimeLoop, operator: OperatorSource | None, yes: bool) -> None:
+    """Wait for the operator: at the device, or at standard input in a thread while the loop goes on."""
+    if yes:
+        loop.confirm()
+        return
+    if operator is not None:
+        print(f"ready; {operator.hint}", flush=True)
+        return
     print("ready; press Enter to let the policy run", flush=True)
 
     def wait() -> None:
         if not sys.stdin.readline():
             print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)
-            controller.stop()
-        elif controller.state is State.READY:
-            controller.confirm()
+            loop.stop()
+            return
+        with suppress(AndanteError):  # READY no longer
+            loop.confirm()
 
     threading.Thread(target=wait, daemon=True).start()

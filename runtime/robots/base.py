@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Protocol
 
 from ..command import JointCommand, Sample
+from ..contract import Contract
 from ..errors import AndanteError
+from ..profile import Profile
 
 GROUP = "andante.robots"
 """Entry-point group under which packages register their robots."""
@@ -24,15 +27,12 @@ class Robot(Protocol):
 
     def read(self) -> Sample:
         """The latest measurement, at once; may be the same object every time."""
-        ...
 
     def write(self, command: JointCommand) -> None:
         """Send one command; never called with mode `disabled`."""
-        ...
 
     def close(self) -> None:
         """Let go of the robot."""
-        ...
 
 
 def find_robot(name: str) -> Callable[..., Robot]:
@@ -52,3 +52,20 @@ def find_robot(name: str) -> Callable[..., Robot]:
         hint = f"; in andante's folder: pip install '.[{extra}]'" if extra else ""
         raise AndanteError(f"robot {name!r} needs {error.name}, which is not installed{hint}") from None
     return robot
+
+
+def open_robot(name: str, options: tuple[str, ...], contract: Contract, profile: Profile) -> Robot:
+    """Find a robot and open it with options written as `name=value`.
+
+    Raises:
+        AndanteError: no such robot, or no such option of it.
+    """
+    robot = find_robot(name)
+    known = list(inspect.signature(robot).parameters)[2:]
+    given: dict[str, str | int] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or key not in known:
+            raise AndanteError(f"robot {name!r} has no option {option!r}; name=value of {', '.join(known)}")
+        given[key] = int(value) if value.isdecimal() else value
+    return robot(contract, profile, **given)

@@ -8,11 +8,21 @@ import numpy as np
 
 from ..command import FIELDS, JointCommand, Sample
 from ..contract import Contract
+from ..frames import rotation_matrix
 from ..profile import Profile
+
+AT_REST: dict[str, float | tuple[float, ...]] = {
+    "orientation": (1.0, 0.0, 0.0, 0.0),
+    "linear_acceleration": (0.0, 0.0, 9.81),
+    "battery_voltage": 1000.0,
+}
+"""What is not zero for a robot that stands still, upright and charged."""
+NOISE = 1e-6
+"""Of every other reading: values that never change are those of a frozen sensor."""
 
 
 class NullRobot:
-    """Measures a robot at rest, at zero or as near to it as the hard limits allow, and swallows commands."""
+    """Measures a robot at rest, at zero or as near to it as its limits allow; swallows commands."""
 
     name: str = "null"
     carries: frozenset[str] = frozenset(FIELDS)
@@ -20,15 +30,24 @@ class NullRobot:
     def __init__(self, contract: Contract, profile: Profile) -> None:
         self.joints: tuple[str, ...] = profile.joint_names
         self._sample = Sample.allocate(profile.signals, len(self.joints))
-        ranges = [joint.position or (-np.inf, np.inf) for joint in profile.joints]
-        self._sample.values["joint_position"][:] = [np.clip(0.0, low, high) for low, high in ranges]
+        for signal, values in self._sample.values.items():
+            values[:] = AT_REST.get(signal.partition("/")[0], 0.0)
+            mounting = profile.signals[signal].mounting
+            if mounting is not None:  # it is the body that is upright, not the sensor
+                orientation = signal.startswith("orientation")
+                values[:] = mounting if orientation else rotation_matrix(mounting).T @ values
+        for i, joint in enumerate(profile.joints):
+            low, high = profile.conditions.position.get(joint.name, joint.position) or (-np.inf, np.inf)
+            self._sample.values["joint_position"][i] = np.clip(0.0, low + NOISE, high - NOISE)
+        self._noise = NOISE
 
     def read(self) -> Sample:
         """The same measurement, fresh."""
-        now_ns = time.monotonic_ns()
-        self._sample.now_ns = now_ns
-        for signal in self._sample.received_ns:
-            self._sample.received_ns[signal] = now_ns
+        now_ns = self._sample.now_ns = time.monotonic_ns()
+        for signal, values in self._sample.values.items():
+            np.add(values, self._noise, out=values)
+            self._sample.received_ns[signal] = self._sample.source_ns[signal] = now_ns
+        self._noise = -self._noise
         return self._sample
 
     def write(self, command: JointCommand) -> None:

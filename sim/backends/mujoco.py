@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import mujoco
@@ -13,63 +16,133 @@ from torch import Tensor
 
 from ..spec.models import build_model
 from ..spec.task import TaskSpec
+from .base import DERIVED_FROM, Physics, overwrite
+
+NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 
 
 class _Buffers(NamedTuple):
     control: np.ndarray
     physics: np.ndarray
     sensors: np.ndarray
-    ticks: Tensor
-    """View of `control` as [B, n, decimation, A]."""
-    states: Tensor
-    """View of `physics` at the ends of the ticks, [B, n, S]."""
+    actions: Tensor
+    """View of `control` as [B, n, decimation, nu]."""
+    forces: Tensor
+    """View of `control` as [B, n, decimation, 6 nbody]; empty without forces."""
+    result: Physics
 
 
 class MujocoBackend:
-    """Steps B worlds of one model; a state [time | qpos | qvel] is all that its physics remembers.
+    """The `base.Backend` of the C engine, in double precision."""
 
-    MuJoCo's `sensordata` is one physics step older than the state, by definition; the tasks so far read only
-    the state.
-    """
+    device = torch.device("cpu")
+    model: mujoco.MjModel
+    """Nominal."""
+    models: list[mujoco.MjModel]
+    """Of each world: one for all, until a world is given its own copy with other values."""
 
     def __init__(self, spec: TaskSpec, num_worlds: int, threads: int | None):
-        self.model = build_model(spec.robot_model, spec.actions, spec.control_period_ns, spec.decimation)
+        self.model = build_model(spec, visuals=False)
+        self.models = [self.model] * num_worlds
         self.decimation = spec.decimation
-        self.num_worlds = num_worlds
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
         self.state_size = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         # A pool of one would only add the hand-over to it.
         self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
-        self._models = [self.model] * num_worlds
         self._data = [mujoco.MjData(self.model) for _ in range(threads)]
-        self._buffers: dict[int, _Buffers] = {}
+        self._rest = np.empty(self.state_size)
+        mujoco.mj_getState(self.model, self._data[0], self._rest, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        columns = [self.model.actuator(name).id for name in spec.action_joints]
+        self._columns = None if columns == list(range(self.model.nu)) else torch.tensor(columns)
+        # By number of ticks and pushed bodies: the columns of all other bodies stay zero.
+        self._buffers: dict[tuple[int, tuple[int, ...]], _Buffers] = {}
 
-    def advance(self, state: Tensor, actions: Tensor) -> Tensor:
+    def separate(self) -> None:
+        """Give every world a model of its own, for `write`."""
+        self.models = [copy.copy(self.model) for _ in self.models]
+
+    def write(self, worlds: list[int], arrays: Mapping[str, np.ndarray]) -> None:
+        """Give `worlds`, after `separate`, other values [k, ...] of arrays of their models, by name."""
+        derive = any(name in arrays for name in DERIVED_FROM)
+        for i, world in enumerate(worlds):
+            model = self.models[world]
+            overwrite(model, arrays, i)
+            if derive:
+                mujoco.mj_setConst(model, self._data[0])
+
+    def initial_state(self, qpos: np.ndarray, qvel: np.ndarray) -> Tensor:
+        """The states [k, S] of fresh worlds at qpos [k, nq] and qvel [k, nv]."""
+        states, nq, nv = np.tile(self._rest, (len(qpos), 1)), self.model.nq, self.model.nv
+        states[:, 1 : 1 + nq] = qpos
+        states[:, 1 + nq : 1 + nq + nv] = qvel
+        return torch.from_numpy(states)
+
+    def advance(self, state: Tensor, actions: Tensor, forces: Mapping[int, Tensor] | None = None) -> Physics:
         """Run n ticks from `state` float64 [B, S] under `actions` [B, n, A], each held for its tick.
 
-        Returns the states after each tick, float64 [B, n, S]: a view that the next call of this n overwrites.
+        `forces` [B, n, 6] act on bodies by id, along the world's axes, for their tick: N, then N m.
         """
-        buffers = self._buffers_for(actions.shape[1])
-        buffers.ticks.copy_(actions.detach().unsqueeze(2))
+        forces = forces or {}
+        key = (actions.shape[1], tuple(forces))
+        if key not in self._buffers:
+            self._buffers[key] = self._allocate(len(self.models), key[0], self.decimation, bool(forces))
+        buffers = self._buffers[key]
+        held = actions.detach().unsqueeze(2)
+        if self._columns is None:
+            buffers.actions.copy_(held)
+        else:
+            buffers.actions[..., self._columns] = held.double()
+        for body, force in forces.items():
+            buffers.forces[..., 6 * body : 6 * body + 6] = force.unsqueeze(2)
+        self._run(self.models, state, buffers)
+        return buffers.result
+
+    def sense(self, state: Tensor, worlds: Tensor) -> Tensor:
+        """Sensors of fresh `worlds` [k] at `state` float64 [k, S], without any actuation: float64 [k, N].
+
+        As `mj_forward` would give them: a physics step computes them from the state that it starts at.
+        """
+        models = [self.models[world] for world in worlds.tolist()]
+        buffers = self._allocate(len(models), ticks=1, decimation=1, forced=False)
+        with _without_actuation(models):
+            self._run(models, state, buffers)
+        return buffers.result.sensors[:, 0]
+
+    def _run(self, models: list[mujoco.MjModel], state: Tensor, buffers: _Buffers) -> None:
+        control_spec = mujoco.mjtState.mjSTATE_CTRL.value
+        if buffers.forces.numel():
+            control_spec |= mujoco.mjtState.mjSTATE_XFRC_APPLIED.value
         self._rollout.rollout(
-            self._models,
+            models,
             self._data,
             state.numpy(),
             buffers.control,
+            control_spec=control_spec,
             skip_checks=True,
             nstep=buffers.control.shape[1],
             state=buffers.physics,
             sensordata=buffers.sensors,
         )
-        return buffers.states
 
-    def _buffers_for(self, n: int) -> _Buffers:
-        if n not in self._buffers:
-            shape = (self.num_worlds, n * self.decimation)
-            control = np.zeros((*shape, self.model.nu))
-            physics = np.zeros((*shape, self.state_size))
-            sensors = np.zeros((*shape, self.model.nsensordata))
-            ticks = torch.from_numpy(control).view(self.num_worlds, n, self.decimation, self.model.nu)
-            states = torch.from_numpy(physics)[:, self.decimation - 1 :: self.decimation]
-            self._buffers[n] = _Buffers(control, physics, sensors, ticks, states)
-        return self._buffers[n]
+    def _allocate(self, worlds: int, ticks: int, decimation: int, forced: bool) -> _Buffers:
+        nu, steps = self.model.nu, ticks * decimation
+        control = np.zeros((worlds, steps, nu + forced * 6 * self.model.nbody))
+        physics = np.zeros((worlds, steps, self.state_size))
+        sensors = np.zeros((worlds, steps, self.model.nsensordata))
+        by_tick = torch.from_numpy(control).view(worlds, ticks, decimation, control.shape[-1])
+        last = slice(decimation - 1, None, decimation)
+        result = Physics(torch.from_numpy(physics)[:, last], torch.from_numpy(sensors)[:, last])
+        return _Buffers(control, physics, sensors, by_tick[..., :nu], by_tick[..., nu:], result)
+
+
+@contextmanager
+def _without_actuation(models: list[mujoco.MjModel]) -> Iterator[None]:
+    """Switch off the actuators of models, which may be the same one many times."""
+    unique = {id(model): model for model in models}.values()
+    for model in unique:
+        model.opt.disableflags |= NO_ACTUATION
+    try:
+        yield
+    finally:
+        for model in unique:
+            model.opt.disableflags &= ~NO_ACTUATION

@@ -31,8 +31,8 @@ CARTPOLE = TaskSpec(
         ),
     ),
     features=(
-        Feature("cart_position", "slider", scale=1.0 / RAIL),
-        Feature("pole_position", "pole", "sin_cos"),
+        Feature("cart_position", scale=1.0 / RAIL),
+        Feature("pole_position", transform="sin_cos"),
     ),
     actions=(
         ActionTerm(

@@ -25,7 +25,7 @@ PENDULUM = TaskSpec(
             name="joint_position", kind="joint_position", joints=("hinge",), unit="rad", max_age_ns=50_000_000
         ),
     ),
-    features=(Feature("joint_position", "hinge", "sin_cos"),),
+    features=(Feature("joint_position", transform="sin_cos"),),
     actions=(
         ActionTerm(
             name="torque",

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from ..spec import get_spec
-from ..task import Task
-from . import cartpole, pendulum
+from collections.abc import Callable
 
-TASKS: dict[str, Task] = {module.TASK.spec.name: module.TASK for module in (pendulum, cartpole)}
+from ..probe import Probe
+from ..spec import get_spec
+from ..spec.legged.file import load_legged
+from ..task import Task
+from . import arm_push, arm_reach, cartpole, hexapod, pendulum, quadrotor, quadruped
+from .gymnasium import GYMNASIUM
+from .legged import velocity_task
+from .repeat_previous import repeat_previous
+from .tmaze import tmaze
+
+TASKS: dict[str, Task] = {
+    module.TASK.spec.name: module.TASK
+    for module in (pendulum, cartpole, arm_reach, arm_push, quadrotor, hexapod)
+} | {task.spec.name: task for task in quadruped.TASKS}
+PROBES: dict[str, Callable[[str], Probe]] = {"tmaze": tmaze, "repeat-previous": repeat_previous}
+"""What comes before the slash, if there is one -> the probe of a full name."""
 
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
     Raises:
-        AndanteError: unknown name; lists the names.
+        AndanteError: unknown name; lists the names. Or a robot file that is not right.
     """
+    if name.startswith("legged/"):
+        robot = load_legged(name)
+        return velocity_task(robot.spec, robot.robot, robot.terrain)
+    if name in GYMNASIUM:
+        return GYMNASIUM[name]()
     return TASKS[get_spec(name).name]

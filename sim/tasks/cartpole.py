@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import mujoco
 import torch
 from torch import Tensor
 
 from ..spec.cartpole import CARTPOLE, RAIL, SLOW
 from ..spec.describe import describe
-from ..task import Task
+from ..task import Functions, Task, Ticks
 
 __doc__ = f"{__doc__}\n\n{describe(CARTPOLE)}"
 
 
-def reward(qpos: Tensor, qvel: Tensor) -> Tensor:
+def reward(ticks: Ticks) -> dict[str, Tensor]:
     """High only with the pole upright and slow, more so near the middle of the rail."""
-    upright = (1 + qpos[..., 1].cos()) / 2
-    slow = (-(qvel[..., 1] / SLOW).square()).exp()
-    centred = 1 - (qpos[..., 0] / RAIL).square().clamp(max=1) / 2
-    return upright.square() * slow * centred
+    upright = (1 + ticks.qpos[..., 1].cos()) / 2
+    slow = (-(ticks.qvel[..., 1] / SLOW).square()).exp()
+    centred = 1 - (ticks.qpos[..., 0] / RAIL).square().clamp(max=1) / 2
+    return {"upright": upright.square() * slow * centred}
 
 
-def terminated(qpos: Tensor, qvel: Tensor) -> Tensor:
+def terminated(ticks: Ticks) -> Tensor:
     """The cart is off its rail."""
-    return qpos[..., 0].abs() > RAIL
+    return ticks.qpos[..., 0].abs() > RAIL
 
 
-def critic(qpos: Tensor, qvel: Tensor) -> Tensor:
+def critic(ticks: Ticks) -> Tensor:
     """Cart position, sine and cosine of the pole, and both speeds."""
-    cart, pole = qpos[..., :1], qpos[..., 1:]
-    return torch.cat((cart / RAIL, pole.sin(), pole.cos(), qvel[..., :1] / 2, qvel[..., 1:] / 5), -1)
+    cart, pole = ticks.qpos[..., :1], ticks.qpos[..., 1:]
+    return torch.cat(
+        (cart / RAIL, pole.sin(), pole.cos(), ticks.qvel[..., :1] / 2, ticks.qvel[..., 1:] / 5), -1
+    )
 
 
-TASK = Task(CARTPOLE, 5, reward, terminated, critic)
+def bind(model: mujoco.MjModel) -> Functions:
+    """The task's functions; slider and pole are all that move."""
+    return Functions(reward, terminated, critic)
+
+
+TASK = Task(CARTPOLE, 5, bind)

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import mujoco
 import torch
 from torch import Tensor
 
 from ..spec.describe import describe
 from ..spec.pendulum import PENDULUM, SLOW
-from ..task import Task
+from ..task import Functions, Task, Ticks
 
 __doc__ = f"{__doc__}\n\n{describe(PENDULUM)}"
 
 
-def reward(qpos: Tensor, qvel: Tensor) -> Tensor:
+def reward(ticks: Ticks) -> dict[str, Tensor]:
     """High only upright and slow: spinning through the top does not pay."""
-    upright = (1 + qpos[..., 0].cos()) / 2
-    return upright.square() * (-(qvel[..., 0] / SLOW).square()).exp()
+    upright = (1 + ticks.qpos[..., 0].cos()) / 2
+    return {"upright": upright.square() * (-(ticks.qvel[..., 0] / SLOW).square()).exp()}
 
 
-def terminated(qpos: Tensor, qvel: Tensor) -> Tensor:
+def terminated(ticks: Ticks) -> Tensor:
     """Never."""
-    return torch.zeros(qpos.shape[:-1], dtype=torch.bool, device=qpos.device)
+    return torch.zeros(ticks.tick.shape, dtype=torch.bool, device=ticks.tick.device)
 
 
-def critic(qpos: Tensor, qvel: Tensor) -> Tensor:
+def critic(ticks: Ticks) -> Tensor:
     """Sine and cosine of the angle, and the speed that the policy has to remember."""
-    return torch.cat((qpos.sin(), qpos.cos(), qvel / 5), -1)
+    return torch.cat((ticks.qpos.sin(), ticks.qpos.cos(), ticks.qvel / 5), -1)
 
 
-TASK = Task(PENDULUM, 3, reward, terminated, critic)
+def bind(model: mujoco.MjModel) -> Functions:
+    """The task's functions; the hinge is all that moves."""
+    return Functions(reward, terminated, critic)
+
+
+TASK = Task(PENDULUM, 3, bind)

@@ -1,4 +1,4 @@
-"""What every memory cell can do, and the step loop that is the oracle of every faster scan."""
+"""What every memory cell can do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from .scan import step_scan
 
 
 class StateSpec(NamedTuple):
@@ -39,7 +41,8 @@ class MemoryCell(nn.Module):
     def init_state(self, batch: int) -> Tensor:
         """The state that every reset puts in place, [batch, S]."""
         values = [value for part in self.state_spec() for value in part.initial]
-        return torch.tensor(values, device=next(self.parameters()).device).repeat(batch, 1)
+        parameter = next(self.parameters())
+        return torch.tensor(values, dtype=parameter.dtype, device=parameter.device).repeat(batch, 1)
 
     def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
         """Run a sequence of decisions.
@@ -53,13 +56,7 @@ class MemoryCell(nn.Module):
         Returns:
             y [T, B, Y], and the state after the last decision [B, S].
         """
-        initial, h, outputs = self.init_state(len(h0)), h0, []
-        for t in range(len(x)):
-            h = torch.where(reset[t, :, None], initial, h)
-            y, new = self.step(x[t], h)
-            h = torch.where(valid[t, :, None], new, h)
-            outputs.append(y)
-        return torch.stack(outputs), h
+        return step_scan(self.step, x, reset, valid, h0, self.init_state(len(h0)))
 
     def freeze(self) -> None:
         """Fold what training computes anew at each call into constants, before export. Nothing by default."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .cell import MemoryCell, StateSpec
+from .scan import step_scan
 
 
 class Gru(MemoryCell):
@@ -30,24 +31,18 @@ class Gru(MemoryCell):
 
     def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """One decision; the output is the new state."""
-        h = self._advance(self.from_input(x), h)
-        return h, h
+        return self._advance(self.from_input(x), h)
 
     def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        """As the step loop, with the products of all inputs taken at once and without idle selections."""
-        initial, h, outputs = self.init_state(len(h0)), h0, []
-        driven = self.from_input(x).unbind()
-        any_reset, any_held = reset.any(1).tolist(), (~valid).any(1).tolist()
-        for t in range(len(x)):
-            if any_reset[t]:
-                h = torch.where(reset[t, :, None], initial, h)
-            new = self._advance(driven[t], h)
-            h = torch.where(valid[t, :, None], new, h) if any_held[t] else new
-            outputs.append(new)
-        return torch.stack(outputs), h
+        """As the step loop, with the products of all inputs taken at once."""
+        return step_scan(self._advance, self.from_input(x), reset, valid, h0, self.init_state(len(h0)))
 
-    def _advance(self, driven: Tensor, h: Tensor) -> Tensor:
-        recurrent, gates = self.from_state(h), 2 * self.size
-        r, z = torch.sigmoid(driven[..., :gates] + recurrent[..., :gates]).chunk(2, -1)
-        n = torch.tanh(torch.addcmul(driven[..., gates:], r, recurrent[..., gates:]))
-        return torch.addcmul(n, z, h - n)
+    def _advance(self, driven: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [2 * self.size, self.size]
+        (gates, candidate), (recurrent_gates, recurrent) = (
+            torch.split(sums, parts, -1) for sums in (driven, self.from_state(h))
+        )
+        r, z = torch.sigmoid(gates + recurrent_gates).chunk(2, -1)
+        n = torch.tanh(torch.addcmul(candidate, r, recurrent))
+        h = torch.addcmul(n, z, h - n)
+        return h, h

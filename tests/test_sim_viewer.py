@@ -1,0 +1,171 @@
+"""The live view: a page in a real browser, of a real process, that shows a world and steers it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from browser import CHROMIUM, Page, wait_for
+
+from andante.sim import make
+from andante.sim.spec import get_spec
+from andante.sim.viewer import Viewer
+
+TASK = "quadruped-velocity"
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+
+
+@contextmanager
+def playing(*words: str) -> Iterator[tuple[subprocess.Popen, str]]:
+    """`andante play ... --live` in a process of its own, and the address of its page."""
+    command = [str(Path(sys.executable).with_name("andante")), "play", *words, "--live", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+) shows ", line)
+        assert found, line + process.stderr.read()
+        yield process, found[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def numbers(label: str, text: str) -> list[float] | None:
+    """What the page says after a word."""
+    found = re.search(rf"\b{label} ((?:-?[\d.]+ ?)+)", text)
+    return None if found is None else [float(word) for word in found[1].split()]
+
+
+def colours(image: np.ndarray) -> int:
+    """How many there are besides shades of grey."""
+    unique = np.unique(image.reshape(-1, 3), axis=0).astype(int)
+    return int((unique.max(-1) - unique.min(-1) > 15).sum())
+
+
+def episode_s(text: str) -> float | None:
+    found = re.search(r"episode \d+, ([\d.]+) s", text)
+    return None if found is None else float(found[1])
+
+
+@needs_chromium
+def test_the_page_shows_the_robot_its_sliders_command_it_and_close_ends_the_process(tmp_path):
+    with playing(TASK) as (process, url), Page(url, tmp_path) as page:
+        page.wait_for_text(lambda text: "Connected" in text, "the connection")
+        page.wait_for_text(lambda text: numbers("command", text), "the command")
+        wait_for(lambda: colours(page.screenshot()[150:, :500]) > 100, "the robot, between shades of grey")
+
+        page.press("Pause")
+        page.slide("lin_vel_x", 0.2)
+        page.press("Play")
+        page.wait_for_text(lambda text: numbers("command", text) == [0.2, 0.0, 0.0], "the sliders' command")
+
+        page.press("Close")
+        assert process.wait(20) == 0
+        assert re.search(rf"^{TASK}, zero: \d+ ticks, \d+ whole episodes$", process.stdout.read(), re.M)
+
+
+@needs_chromium
+def test_pause_holds_a_world_without_physics_and_restart_begins_an_episode(tmp_path):
+    with playing("repeat-previous", "--agent", "random") as (_, url), Page(url, tmp_path) as page:
+        page.wait_for_text(lambda text: (episode_s(text) or 0) > 1 and numbers("symbol", text), "two seconds")
+        page.press("Pause")
+        page.wait_for_text(lambda text: "Play" in text, "the pause")
+        time.sleep(0.5)
+        held = episode_s(page.text())
+        time.sleep(0.5)
+        assert episode_s(page.text()) == held
+        page.press("Restart")
+        page.wait_for_text(lambda text: episode_s(text) == 0.1, "a new episode's first tick")
+        page.press("Play")
+        page.wait_for_text(lambda text: episode_s(text) > 0.3, "the rest")
+        assert "reward per tick" in page.text()
+
+
+def test_it_keeps_pace_with_the_clock_and_ends_in_time():
+    with playing("pendulum-swingup-blind", "--seconds", "2") as (process, _):
+        assert process.wait(30) == 0
+        ticks = int(re.search(r"(\d+) ticks", process.stdout.read())[1])
+        assert 5 <= ticks <= 101
+
+
+def test_ctrl_c_ends_it():
+    with playing("pendulum-swingup-blind") as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == "andante: interrupted\n"
+
+
+def test_only_this_machine_can_reach_it_unless_asked():
+    for host, listening in (("127.0.0.1", "0100007F"), ("0.0.0.0", "00000000")):
+        with closing(Viewer(get_spec("tmaze"), "title", physics=False, host=host, port=0)) as viewer:
+            port = int(viewer.url.rpartition(":")[2])
+            sockets = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            assert f"{listening}:{port:04X}" in sockets
+
+
+def test_a_port_in_use_is_passed_over():
+    first, second = (Viewer(get_spec("tmaze"), "title", physics=False, port=18080) for _ in range(2))
+    with closing(first), closing(second):
+        assert first.url != second.url
+
+
+def run_commands(env, ticks: int, n: int = 1) -> torch.Tensor:
+    """The commands that a world of the quadruped measures at each border of calls."""
+    rest = torch.tensor(env.spec.action_middle).repeat(env.num_worlds, n, 1)
+    return torch.stack([env.step(rest).observation.sources["command"][0] for _ in range(ticks // n)])
+
+
+def test_a_hand_leads_the_command_at_its_slew_rate_within_its_range():
+    env = make(TASK, 1, seed=3)
+    env.reset()
+    source = env.spec.command_source
+    run_commands(env, 10)
+    before = env.state_dict()["commands"]["value"][0]
+    env.steer(torch.tensor([99.0, 0.0, -0.5]))
+    commands = run_commands(env, 600, 5)
+    low, high, slew = (
+        torch.tensor([getattr(part, key) for part in source.components]) for key in ("low", "high", "slew")
+    )
+    largest = (slew * 5 * env.spec.control_dt) + 1e-5
+    changes = torch.cat((before[None], commands)).diff(dim=0).abs()
+    episodes = env.state_dict()["episode"]
+    assert episodes > 0 or (changes <= largest).all()
+    torch.testing.assert_close(commands[-1], torch.tensor([high[0], 0.0, -0.5]))
+    assert (commands >= low).all() and (commands <= high).all()
+
+
+def test_a_hand_outlasts_the_draws_and_episodes_until_it_lets_go():
+    env = make(TASK, 1, seed=3)
+    env.reset()
+    interval = env.spec.command.interval_ticks
+    wanted = torch.tensor([0.25, -0.1, 0.5])
+    env.steer(wanted)
+    run_commands(env, 100)
+    held = run_commands(env, interval)
+    torch.testing.assert_close(held[-1], wanted)
+    env.reset()
+    torch.testing.assert_close(run_commands(env, 100)[-1], wanted)
+    env.steer(None)
+    torch.testing.assert_close(run_commands(env, 10)[-1], wanted)
+    assert (run_commands(env, interval)[-1] - wanted).abs().min() > 0.01
+
+
+def test_a_hand_that_has_let_go_before_the_start_leaves_no_trace():
+    env, untouched = make(TASK, 2, seed=3), make(TASK, 2, seed=3)
+    env.steer(torch.ones(3))
+    env.steer(None)
+    for each in (env, untouched):
+        each.reset()
+    assert torch.equal(run_commands(env, 400, 5), run_commands(untouched, 400, 5))
+    assert torch.equal(env.state_dict()["state"], untouched.state_dict()["state"])
