@@ -74,7 +74,7 @@ class Ticks:
     qvel_before: Tensor = field(default_factory=lambda: torch.empty(0))
     """[B, n, nv] before the tick."""
     shared: dict[str, Any] = field(default_factory=dict, init=False)
-    """What a task's functions compute once for all of them; it must not depend on `command` or `variables`."""
+    """What a task's functions compute once for all of them; not of `command` or `variables`."""
 
     @property
     def action(self) -> Tensor:

@@ -203,7 +203,7 @@ def _walking(name: str, summary: str, model: Path, joints: tuple[str, ...], term
 
 
 def _joints(name: str, kind: str, unit: str, joints: tuple[str, ...], period_ns: int) -> Source:
-    return Source(name=name, kind=kind, unit=unit, joints=joints, max_age_ns=period_ns)  # type: ignore[arg-type]
+    return Source(name=name, kind=kind, unit=unit, joints=joints, max_age_ns=period_ns)
 
 
 def _positions(joints: tuple[str, ...], period_ns: int) -> tuple[Source, ...]:

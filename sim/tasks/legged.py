@@ -250,7 +250,8 @@ class Velocity:
 
     def _feet(self, ticks: Ticks, sensors: list[str]) -> Tensor:
         """[B, n, F, 3]."""
-        return ticks.sensors.together(sensors).unflatten(-1, (-1, 3))
+        found = ticks.sensors.together(sensors)
+        return found.view(*found.shape[:-1], -1, 3)
 
 
 def _levels(terrain: Terrain) -> Levels:
