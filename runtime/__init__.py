@@ -6,23 +6,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .artifact import Artifact as Artifact
-    from .artifact import Trace as Trace
-    from .artifact import read_artifact as read_artifact
-    from .artifact import seal as seal
-    from .command import JointCommand as JointCommand
-    from .command import Sample as Sample
+    from .artifact import Artifact as Artifact, Trace as Trace, read_artifact as read_artifact, seal as seal
+    from .command import JointCommand as JointCommand, Sample as Sample
     from .contract import Contract as Contract
     from .controller import Controller as Controller
-    from .errors import AndanteError as AndanteError
-    from .errors import ArtifactError as ArtifactError
-    from .errors import ProfileError as ProfileError
-    from .loop import LoopReport as LoopReport
-    from .loop import RealtimeLoop as RealtimeLoop
-    from .policy import PolicySession as PolicySession
-    from .policy import load_policy as load_policy
-    from .profile import Profile as Profile
-    from .profile import load_profile as load_profile
+    from .errors import (
+        AndanteError as AndanteError,
+        ArtifactError as ArtifactError,
+        ProfileError as ProfileError,
+    )
+    from .loop import LoopReport as LoopReport, RealtimeLoop as RealtimeLoop
+    from .policy import PolicySession as PolicySession, load_policy as load_policy
+    from .profile import Profile as Profile, load_profile as load_profile
     from .robots.base import Robot as Robot
     from .worker import AsynchronousWorker as AsynchronousWorker
 

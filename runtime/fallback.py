@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .command import JointCommand
+from .command import Floats, JointCommand
 from .profile import Profile
 from .states import LIVE, State
 from .step_player import ResolvedStep, StepPlayer
@@ -48,9 +45,7 @@ class FallbackPlayer:
             self._last[event] = tick
         return self._count[event] <= self._tolerance[event, state]
 
-    def escalate(
-        self, event: str, state: State, tick: int, measured: NDArray[np.float64], pose_known: bool
-    ) -> bool:
+    def escalate(self, event: str, state: State, tick: int, measured: Floats, pose_known: bool) -> bool:
         """Go to the first step of the event's ladder, unless one as hard is in force.
 
         Args:
@@ -73,7 +68,7 @@ class FallbackPlayer:
         self._enter(ladder, tick, measured)
         return True
 
-    def advance(self, tick: int, measured: NDArray[np.float64]) -> None:
+    def advance(self, tick: int, measured: Floats) -> None:
         """Go to the next step when this one's time is over; skipped ticks delay the end of a motion."""
         if tick >= self._end and not self._player.moving:
             self._enter(self._steps[1:], tick, measured)
@@ -83,10 +78,10 @@ class FallbackPlayer:
         """Whether the step in force is the last."""
         return len(self._steps) == 1
 
-    def fill(self, command: JointCommand, q: NDArray[np.float64]) -> bool:
+    def fill(self, command: JointCommand, q: Floats) -> bool:
         """Fill the command of the step in force, as `StepPlayer.fill` does; once a tick."""
         return self._player.fill(command, q)
 
-    def _enter(self, steps: tuple[ResolvedStep, ...], tick: int, measured: NDArray[np.float64]) -> None:
+    def _enter(self, steps: tuple[ResolvedStep, ...], tick: int, measured: Floats) -> None:
         self._steps = steps
         self._end = tick + self._player.begin(steps[0], measured)

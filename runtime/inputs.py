@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .chunk import ChunkBuffer
-from .command import NEVER_NS, OperatorInput
+from .command import NEVER_NS, Floats, OperatorInput
 from .contract import JOINT_KINDS, CommandComponent
 from .errors import AndanteError
 from .frames import gravity_direction
@@ -25,9 +24,9 @@ COMPUTED = ("command", "clock", "gravity")
 class Inputs:
     """Keeps one row of all that sources can read, its history over ticks, and fills the policy's tensors."""
 
-    raw: NDArray[np.float64]
+    raw: Floats
     """The policy's last action `[A]`."""
-    limited: NDArray[np.float64]
+    limited: Floats
     """What limits left of it `[A]`."""
 
     def __init__(self, policy: PolicySession, profile: Profile, measured: Measurement) -> None:
@@ -47,7 +46,7 @@ class Inputs:
         self._row = np.zeros(end + sum(len(s.elements) for s in gathered if s.kind in COMPUTED))
         self._own = self._row[:size]
         self.raw, self.limited = self._row[size:end].reshape(2, width)
-        self.command = CommandFilter((), 0, self._row[:0], self._period_ns)
+        self.command = CommandFilter((), 0, self._row[:0], 0.0)
         self._clocks: list[tuple[int, int]] = []
         self._levels: list[tuple[int, Callable[[int], float], list[list[float]]]] = []
         # Where in the window of rows each element of the flat input is found; padding is a measured zero.
@@ -58,7 +57,7 @@ class Inputs:
             begin = end
             if source.kind == "command":
                 values, age_ns = self._row[begin : begin + len(columns)], source.max_age_ns or 0
-                self.command = CommandFilter(source.components, age_ns, values, self._period_ns)
+                self.command = CommandFilter(source.components, age_ns, values, self._period_ns * 1e-9)
             elif source.kind == "clock":
                 self._clocks.append((begin, source.period_ns or 1))
             elif source.kind == "executed_action":
@@ -126,9 +125,11 @@ class Inputs:
         self.command.advance(operator, now_ns, skipped + 1)
         for place, period_ns in self._clocks:
             row[place] = ticks * self._period_ns % period_ns / period_ns
-        for _ in range(1 if self._begun else self._rows):
-            self._push()
+        if not self._begun:
+            for _ in range(self._rows - 1):
+                self._push()
         self._begun = True
+        self._push()
 
     def gather(self, tick: int, chunks: ChunkBuffer, delay: int) -> None:
         """Fill the policy's tensors for a decision at `tick`, whose chunk acts `delay` ticks later."""
@@ -152,9 +153,9 @@ class CommandFilter:
     components: tuple[CommandComponent, ...]
     """None for a policy that is not commanded."""
     max_age_ns: int
-    values: NDArray[np.float64]
+    values: Floats
     """What the policy sees `[k]`."""
-    control_period_ns: int
+    control_dt: float
 
     def reset(self) -> None:
         """Nothing has been commanded."""
@@ -188,6 +189,6 @@ class CommandFilter:
             if current:
                 wanted = min(max(operator.command.item(i), component.low), component.high)
             if component.slew is not None:
-                step = component.slew * (self.control_period_ns * 1e-9) * ticks
+                step = component.slew * self.control_dt * ticks
                 wanted = min(max(wanted, value - step), value + step)
             self.values[i] = wanted

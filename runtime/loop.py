@@ -166,7 +166,7 @@ class RealtimeLoop:
         """
         if not 0.0 < seconds <= LONGEST_S:
             raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
-        controller, clock = self.controller, self.clock or MonotonicClock()
+        controller, sample, clock = self.controller, self._sample, self.clock or MonotonicClock()
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
         timing = _Timing(inferences=controller.worker.inferences)
         controller.warmup()
@@ -186,14 +186,12 @@ class RealtimeLoop:
                 lateness_ns = woken_ns - start_ns - expected * period_ns
                 timing.missed += tick - expected
                 timing.jitter.add(lateness_ns)
-                self._sample.overrun = overrun or tick > expected
+                sample.overrun = overrun or tick > expected
                 command = self._exchange(tick, timing)
                 work_ns = clock.now_ns() - woken_ns
                 timing.work.add(work_ns)
                 for observe in self.observers:
-                    self._attempt(
-                        "observer failed", observe, tick, self._sample, command, lateness_ns, work_ns
-                    )
+                    self._attempt("observer failed", observe, tick, sample, command, lateness_ns, work_ns)
                 overrun = clock.now_ns() >= next_ns
                 timing.overruns += overrun
                 if controller.state is not state:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .command import NEVER_NS, Sample, signal_size
+from .command import NEVER_NS, Floats, Sample, signal_size
 from .contract import JOINT_KINDS, Contract
 from .errors import AndanteError
 from .frames import gravity_direction
@@ -27,11 +27,11 @@ LIMIT_EVENTS = {
 class Measurement:
     """What is known about the robot now, in the robot's convention."""
 
-    values: NDArray[np.float64]
+    values: Floats
     """All signals in the profile's order, flat, and a zero behind them; zero where not finite."""
-    signals: Mapping[str, NDArray[np.float64]]
+    signals: Mapping[str, Floats]
     """The same by name, as views."""
-    state: NDArray[np.float64]
+    state: Floats
     """Positions and velocities `[2, Ja]` of the actuated joints; a velocity that is not measured is zero."""
     usable: NDArray[np.bool_]
     """`[Ja]`: whether all that is measured of the joint is finite."""
@@ -132,7 +132,7 @@ class Measurement:
                 return f"{what} {value:.3g}, to start it must be in [{low:g}, {high:g}]"
         return None
 
-    def _limits(self, profile: Profile) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _limits(self, profile: Profile) -> tuple[Floats, Floats]:
         low, high = (np.full(len(self.values), bound) for bound in (-FLOAT32_MAX, FLOAT32_MAX))
         for i, joint in enumerate(profile.joints):
             ranges = {
@@ -195,6 +195,7 @@ class _Stamps:
         self.shape = shape
         self._clock = quality.clock
         self._max_gap_ns = math.inf if quality.max_gap_s is None else quality.max_gap_s * 1e9
+        self._watched = quality.frozen_after is not None
         self._frozen_after = math.inf if quality.frozen_after is None else quality.frozen_after
         self.reset()
 
@@ -204,12 +205,12 @@ class _Stamps:
         self._equal = 0
         self._last = b""
 
-    def check(self, values: NDArray[np.float64], received_ns: int, source_ns: int, now_ns: int) -> str | None:
+    def check(self, values: Floats, received_ns: int, source_ns: int, now_ns: int) -> str | None:
         """What is wrong with a measurement's time, as a phrase."""
         wrong = None
         last_ns, self._received_ns = self._received_ns, received_ns
         if received_ns != last_ns:
-            if self._frozen_after < math.inf:
+            if self._watched:
                 found = values.tobytes()
                 self._equal = self._equal + 1 if found == self._last else 1
                 self._last = found

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .command import Floats
 from .profile import Profile
 
 PEAK = 15 / 8
@@ -19,9 +19,9 @@ class SmoothMotion:
     One that would exceed a joint's hard velocity limit takes longer than asked.
     """
 
-    q: NDArray[np.float64]
+    q: Floats
     """Where to be now `[Ja]`."""
-    dq: NDArray[np.float64]
+    dq: Floats
     """How fast `[Ja]`."""
     ticks: int
     """Of the whole motion."""
@@ -32,7 +32,7 @@ class SmoothMotion:
         self._begin, self._pose, self.q, self.dq = np.zeros((4, len(self._velocity)))
         self.ticks = self._count = 0
 
-    def begin(self, q: NDArray[np.float64], pose: NDArray[np.float64], ticks: int) -> None:
+    def begin(self, q: Floats, pose: Floats, ticks: int) -> None:
         """Go from `q` to `pose` `[Ja]` in `ticks`, or more where the joints need them."""
         self._begin[:] = q
         self._pose[:] = pose
@@ -64,9 +64,9 @@ class BrakingMotion:
     acceleration, acceleration before jerk.
     """
 
-    q: NDArray[np.float64]
+    q: Floats
     """Where to be now `[Ja]`."""
-    dq: NDArray[np.float64]
+    dq: Floats
     """How fast `[Ja]`."""
 
     def __init__(self, profile: Profile, control_period_ns: int) -> None:
@@ -78,7 +78,7 @@ class BrakingMotion:
         self._low, self._high = np.array([joint.position or (-math.inf, math.inf) for joint in joints]).T
         self.q, self.dq, self._rate = np.zeros((3, len(joints)))
 
-    def begin(self, q: NDArray[np.float64], dq: NDArray[np.float64]) -> None:
+    def begin(self, q: Floats, dq: Floats) -> None:
         """From the measured positions and velocities `[Ja]`."""
         self.q[:] = q
         np.clip(dq, -self._velocity, self._velocity, out=self.dq)

@@ -15,9 +15,8 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
-from .command import SIGNAL_SIZES
+from .command import SIGNAL_SIZES, Floats
 from .contract import BODY_KINDS, JOINT_KINDS, ActionTerm, Contract, Record, Source
 from .errors import ProfileError
 from .frames import rotation_matrix
@@ -101,7 +100,7 @@ class SignalQuality(Record, frozen=True):
             raise ValueError(f"mounting must be a unit quaternion w, x, y, z, found {list(self.mounting)}")
 
     @property
-    def rotation(self) -> NDArray[np.float64]:
+    def rotation(self) -> Floats:
         """The mounting as a matrix `[3, 3]`."""
         return rotation_matrix(self.mounting or (1.0, 0.0, 0.0, 0.0))
 
@@ -285,16 +284,16 @@ class Profile(ProfileFile, frozen=True, kw_only=True):
         """All joints (J), in order."""
         return tuple(joint.name for joint in self.joints)
 
-    def actuated_values(self, values: dict[str, float]) -> NDArray[np.float64]:
+    def actuated_values(self, values: dict[str, float]) -> Floats:
         """One value per actuated joint, `[Ja]`."""
         return np.array([values[joint.name] for joint in self.actuated])
 
-    def kp(self, gains: str) -> NDArray[np.float64]:
+    def kp(self, gains: str) -> Floats:
         """Position gains `[Ja]` of a named set; zero where it has none."""
         kp = self.gains[gains].kp
         return np.zeros(len(self.actuated)) if kp is None else self.actuated_values(kp)
 
-    def kd(self, gains: str) -> NDArray[np.float64]:
+    def kd(self, gains: str) -> Floats:
         """Velocity gains `[Ja]` of a named set."""
         return self.actuated_values(self.gains[gains].kd)
 

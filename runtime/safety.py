@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import numpy as np
 from numpy.typing import NDArray
 
-from .command import JointCommand
+from .command import Floats, JointCommand
 from .contract import Contract
 from .errors import ProfileError
 from .measurement import Measurement
@@ -30,7 +30,7 @@ class SaturationCounter:
 
     count: int
 
-    def __init__(self, low: NDArray[np.float64], high: NDArray[np.float64]) -> None:
+    def __init__(self, low: Floats, high: Floats) -> None:
         half = (high - low) / 2
         self._middle = (low + high) / 2
         self._inside, self._outside = half * (1 - 2 * RELEASE), half * (1 + 2 * ROUNDING)
@@ -43,7 +43,7 @@ class SaturationCounter:
         self._active.fill(False)
         self.count = 0
 
-    def update(self, values: NDArray[np.float64]) -> bool:
+    def update(self, values: Floats) -> bool:
         """Count the values that have begun to exceed their limits.
 
         Returns:
@@ -102,14 +102,12 @@ class SafetyFilter:
         self._actions.reset()
         self._torques.reset()
 
-    def limit_action(self, action: NDArray[np.float64]) -> None:
+    def limit_action(self, action: Floats) -> None:
         """Clamp a finite action `[A]` (policy's convention) in place."""
         if self._actions.update(action):
             action.clip(self._action_low, self._action_high, out=action)
 
-    def limit_command(
-        self, command: JointCommand, state: NDArray[np.float64], usable: NDArray[np.bool_]
-    ) -> bool:
+    def limit_command(self, command: JointCommand, state: Floats, usable: NDArray[np.bool_]) -> bool:
         """Limit position and torque in place; with `pd_loop: host`, turn gains into `tau_ff`.
 
         Args:
@@ -121,7 +119,8 @@ class SafetyFilter:
             Whether the command is finite: the last line of defence.
         """
         limited = command.limited
-        limited.clip(self._lowest, self._highest, out=limited)
+        np.maximum(limited, self._lowest, out=limited)
+        np.minimum(limited, self._highest, out=limited)
         np.subtract(command.state, state, out=self._errors)
         np.multiply(self._errors, command.gains, out=self._errors)
         np.add(self._pd, self._damping, out=self._pd)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .command import JointCommand
+from .command import Floats, JointCommand
 from .profile import Profile
 from .step_player import StepPlayer
 from .steps import Phase
@@ -31,7 +28,7 @@ class Sequence:
         """Whether every phase has been played."""
         return self._index == len(self._phases)
 
-    def advance(self, command: JointCommand, measured: NDArray[np.float64]) -> None:
+    def advance(self, command: JointCommand, measured: Floats) -> None:
         """Fill the command of the next tick; when `done`, one that stays where the last phase ended.
 
         Args:

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .command import JointCommand
+from .command import Floats, JointCommand
 from .contract import Record
 from .motion import BrakingMotion, SmoothMotion
 from .profile import Profile
@@ -22,9 +21,9 @@ class ResolvedStep(NamedTuple):
     kind: type[Record]
     ticks: float
     """Infinite for one that stays."""
-    kp: NDArray[np.float64]
-    kd: NDArray[np.float64]
-    pose: NDArray[np.float64]
+    kp: Floats
+    kd: Floats
+    pose: Floats
 
 
 class StepPlayer:
@@ -43,7 +42,7 @@ class StepPlayer:
         """Look up gains, poses and durations; `Keep` is nothing to play."""
         return tuple(self._resolve(step) for step in steps if not isinstance(step, Keep))
 
-    def begin(self, step: ResolvedStep, measured: NDArray[np.float64]) -> float:
+    def begin(self, step: ResolvedStep, measured: Floats) -> float:
         """Begin a step from measured positions and velocities `[2, Ja]`; the ticks that it takes."""
         self._step = step
         self._held[:] = measured[0]
@@ -59,7 +58,7 @@ class StepPlayer:
         """Whether the step is on its way to a pose."""
         return self._step.kind is Track and not self._smooth.done
 
-    def fill(self, command: JointCommand, q: NDArray[np.float64]) -> bool:
+    def fill(self, command: JointCommand, q: Floats) -> bool:
         """Fill the step's next command from the measured positions `[Ja]`; a motion stays where it ended.
 
         Returns:

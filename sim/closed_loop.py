@@ -140,12 +140,10 @@ class _Score:
         self._key = seed, torch.tensor([episode]), torch.tensor([0])
         self._tick = torch.tensor([0])
         draws = self._draws(torch.tensor([0]), self._tick)
-        self._commands.restart(torch.tensor([0]), draws)
+        self._commands.restart(torch.tensor([0]), draws, lambda: draws)
         self._executed = torch.tensor(self.task.spec.action_middle).repeat(1, ORDERS, 1)
         variables = self._functions.variables
-        self._variables = (
-            {} if variables is None else variables.start(draws.uniform("variables", variables.draws))
-        )
+        self._variables = {} if variables is None else variables.begin(draws)
         levels = WorldLevels(self._functions.levels, 1, CPU)
         levels.begin(draws)
         shift = levels.place(torch.tensor([0]), draws)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .randomness import Draws
+from .randomness import Ahead, Draws
 from .spec.task import TaskSpec
 
 
@@ -40,6 +40,7 @@ class Commands:
         self.value = self._resting.repeat(num_worlds, 1)
         self.target = self.value.clone()
         self._steered: Tensor | None = None
+        self._first, self._later = (Ahead(self._draw) for _ in range(2))
 
     def steer(self, target: Tensor | None) -> None:
         """Lead all worlds to `target` [k] instead of what is drawn; None: to draws again, from the next on.
@@ -50,14 +51,17 @@ class Commands:
         if target is not None:
             self.target[:] = target.clamp(self._low, self._high)
 
-    def restart(self, worlds: Tensor, draws: Draws) -> None:
-        """Begin an episode in `worlds` [k]: from rest towards what `draws` at tick 0 say."""
+    def restart(self, worlds: Tensor, draws: Draws, following: Callable[[], Draws]) -> None:
+        """Begin an episode in `worlds` [k]: from rest towards what `draws` at tick 0 say.
+
+        `following` gives those of the next episodes of all.
+        """
         if self._steered is not None:
             drawn = self._steered.clamp(self._low, self._high).expand(len(worlds), -1)
         elif self._sampling is None:
             drawn = self._resting.expand(len(worlds), -1)
         else:
-            drawn = self._draw(draws)
+            drawn = self._first(worlds, draws, following)
         self.value[worlds] = drawn.clamp(self._resting - self._step, self._resting + self._step)
         self.target[worlds] = drawn
 
@@ -70,19 +74,24 @@ class Commands:
         steered = self._steered is not None
         if self._sampling is None and not steered:
             return stream
-        any_due = False
+        worlds = offset = torch.empty(0, dtype=torch.int64, device=tick.device)
         if self._sampling is not None and not steered:
+            interval = self._sampling.interval_ticks
             ticks = tick[:, None] + torch.arange(1, n + 1, device=tick.device)
-            due = ticks % self._sampling.interval_ticks == 0
-            any_due = bool(due.any())
-        if not any_due and not self._slews and not steered:
+            worlds, offset = (ticks % interval == 0).nonzero(as_tuple=True)
+        if not len(worlds) and not self._slews and not steered:
             return stream
         stream = stream.clone()
-        if any_due:
-            worlds, offset = due.nonzero(as_tuple=True)
-            drawn = self._draw(draws(worlds, ticks[worlds, offset]))
+        if len(worlds):
+            drawn = self._later(
+                worlds,
+                draws(worlds, ticks[worlds, offset]),
+                lambda: draws(
+                    torch.arange(len(tick), device=tick.device), (ticks[:, -1] // interval + 1) * interval
+                ),
+            )
         for i in range(n):
-            if any_due:
+            if len(worlds):
                 now = offset == i
                 self.target[worlds[now]] = drawn[now]
             low, high = self.value - self._step, self.value + self._step

@@ -18,7 +18,7 @@ from .observe import Observer
 from .pushes import Shoves
 from .randomize import Randomizer
 from .randomize.timing import Fates, Timing
-from .randomness import Draws
+from .randomness import Ahead, Draws
 from .spec.randomization import Randomization
 from .spec.start import Start
 from .task import ORDERS, Sensors, Task, Ticks, sensor_columns
@@ -100,11 +100,13 @@ class Env:
         self._backend = backend
         self._functions = task.bind(model)
         self._start = Start(model, spec)
+        self._starts = Ahead(self._initial_state)
         self._observer = Observer(spec, model, num_worlds, self.device, self._functions.readings)
         self._commands = Commands(spec, num_worlds, self.device)
         self._shoves = Shoves(spec, model, num_worlds, self.device)
         self._randomizer = Randomizer(self.randomization, spec, backend, num_worlds)
         self._sensors = sensor_columns(model)
+        self._step_s = float(model.opt.timestep)
         self._qpos, self._qvel = slice(0, model.nq), slice(model.nq, model.nq + model.nv)
         self._true = slice(1, 1 + model.nq + model.nv)
         self._low, self._high, self._middle = (
@@ -126,8 +128,7 @@ class Env:
 
     def reset(self) -> Observation:
         """Start a new episode in every world, at a level of its own where the task has levels."""
-        first = Draws(self._seed, self._world, self._episode + 1, torch.zeros_like(self._tick))
-        self._levels.begin(first)
+        self._levels.begin(self._next_episodes())
         critic = self._restart(torch.arange(self.num_worlds, device=self._tick.device))
         return Observation(self._observer.observe(), critic)
 
@@ -143,7 +144,7 @@ class Env:
         n = actions.shape[1]
         executed = torch.cat((self._executed, actions.clamp(self._low, self._high)), 1)
         command = self._commands.advance(self._tick, n, self._draws)
-        forces = self._shoves.forces(self._episode, self._tick, n, self._draws)
+        forces = self._shoves.forces(self._tick, n, self._draws)
         physics = self._backend.advance(self._state, self._randomizer.act(actions), forces)
         true = self._true_state(physics)
         diverged = self._find_diverged(physics, true)
@@ -248,12 +249,16 @@ class Env:
         self._levels.value.copy_(saved["level"])
         self._commands.load_state_dict(saved["commands"])
         self._observer.load_state_dict(saved["observer"])
+        self._shoves.forget()
         worlds = torch.arange(self.num_worlds, device=self._tick.device)
         begun = self._draws(worlds, torch.zeros_like(self._tick))
         self._randomizer.load_state_dict(saved["randomizer"], worlds, begun)
 
     def _draws(self, worlds: Tensor, tick: Tensor) -> Draws:
         return Draws(self._seed, self._world[worlds], self._episode[worlds], tick)
+
+    def _next_episodes(self) -> Draws:
+        return Draws(self._seed, self._world, self._episode + 1, torch.zeros_like(self._tick))
 
     def _true_state(self, physics: Physics) -> Tensor:
         """qpos and qvel before the first tick and after each [B, n + 1, nq + nv]."""
@@ -288,7 +293,7 @@ class Env:
 
         Physics that MuJoCo stopped, because it ran out of room for contacts for example, counts too.
         """
-        n, step_s = true.shape[1] - 1, self._backend.model.opt.timestep
+        n, step_s = true.shape[1] - 1, self._step_s
         # If the sum of squares is small, then all are; NaN makes it NaN, and no comparison with that is true.
         late = physics.states[:, -1, 0] - self._state[:, 0] < (n * self.spec.decimation - 0.5) * step_s
         if true.flatten().dot(true.flatten()) < DIVERGED**2 and not late.any():
@@ -314,21 +319,27 @@ class Env:
         self._tick[worlds] = 0
         draws = self._draws(worlds, self._tick[worlds])
         self._randomizer.restart(worlds, draws)
-        uniform = draws.uniform("initial_state", self._start.draws)
         shift = self._levels.place(worlds, draws)
-        start = self._start(uniform.cpu().numpy(), None if shift is None else shift.cpu().numpy())
-        state = self._backend.initial_state(*start)
-        self._state[worlds] = state
+        if shift is None:
+            self._state[worlds] = self._starts(worlds, draws, self._next_episodes)
+        else:
+            self._state[worlds] = self._initial_state(draws, shift)
         self._executed[worlds] = self._middle
-        self._commands.restart(worlds, draws)
+        self._commands.restart(worlds, draws, self._next_episodes)
+        self._shoves.restart(worlds, draws, self._next_episodes)
         if self._functions.variables is not None:
-            variables = self._functions.variables
-            for name, values in variables.start(draws.uniform("variables", variables.draws)).items():
+            for name, values in self._functions.variables.begin(draws).items():
                 self._variables[name][worlds] = values.float()
         fresh = self._fresh_ticks(worlds)
         exact = self._observer.readings(fresh, fresh.action)
         self._observer.reset(worlds, self._randomizer.begin(worlds, exact, fresh, self._draws))
         return self._functions.critic(fresh)[:, 0].float()
+
+    def _initial_state(self, draws: Draws, shift: Tensor | None = None) -> Tensor:
+        uniform = draws.uniform("initial_state", self._start.draws).cpu().numpy()
+        return self._backend.initial_state(
+            *self._start(uniform, None if shift is None else shift.cpu().numpy())
+        )
 
     def _fresh_ticks(self, worlds: Tensor) -> Ticks:
         state = self._state[worlds]

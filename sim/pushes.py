@@ -10,7 +10,7 @@ from torch import Tensor
 
 from andante.runtime.errors import AndanteError
 
-from .randomness import Draws
+from .randomness import Ahead, Draws
 from .spec.task import TaskSpec
 
 
@@ -34,13 +34,22 @@ class Shoves:
                 raise AndanteError(
                     f"robot model {spec.robot_name!r} has no body {spec.pushes.body!r} to push"
                 )
-        self._drawn = torch.full((num_worlds, 2), -1, device=device)
-        """Episode and first tick of the interval that was drawn for last."""
-        self._begin = torch.zeros(num_worlds, dtype=torch.int64, device=device)
-        self._force = torch.zeros(num_worlds, 2, device=device)
+        self._first, self._later = (Ahead(self._draw) for _ in range(2))
+        self._known = True
+        """Whether what follows is of the intervals that the worlds are in."""
+        self._shove = torch.zeros(num_worlds, 3, device=device)
+
+    def forget(self) -> None:
+        """The worlds' ticks will not go on from where they were."""
+        self._known = False
+
+    def restart(self, worlds: Tensor, draws: Draws, following: Callable[[], Draws]) -> None:
+        """Begin an episode in `worlds` [k] with `draws` at tick 0; `following`: next episodes' of all."""
+        if self._pushes is not None:
+            self._shove[worlds] = self._first(worlds, draws, following)
 
     def forces(
-        self, episode: Tensor, tick: Tensor, n: int, draws: Callable[[Tensor, Tensor], Draws]
+        self, tick: Tensor, n: int, draws: Callable[[Tensor, Tensor], Draws]
     ) -> dict[int, Tensor] | None:
         """By body, force and torque along the world's axes [B, n, 6] at n ticks from `tick` [B] on.
 
@@ -50,37 +59,41 @@ class Shoves:
             return None
         ticks = tick[:, None] + torch.arange(n, device=tick.device)
         within = ticks % self._pushes.interval_ticks
-        begin, force = self._plan(episode, ticks - within, draws)
-        active = (within >= begin) & (within < begin + self._pushes.duration_ticks)
+        shove = self._plan(ticks, within, draws)
+        since = within - shove[..., 0]
+        active = (since >= 0) & (since < self._pushes.duration_ticks)
         if not active.any():
             return None
         wrench = torch.zeros(len(tick), n, 6, device=tick.device)
-        wrench[..., :2] = force * active[..., None]
+        torch.mul(shove[..., 1:], active[..., None], out=wrench[..., :2])
         return {self._body: wrench}
 
-    def _plan(
-        self, episode: Tensor, interval: Tensor, draws: Callable[[Tensor, Tensor], Draws]
-    ) -> tuple[Tensor, Tensor]:
-        """When within its interval the shove begins, and its force: [B, n] and [B, n, 2] at each tick."""
-        n = interval.shape[1]
-        begin, force = self._begin[:, None].repeat(1, n), self._force[:, None].repeat(1, n, 1)
-        first = torch.stack((episode, interval[:, 0]), 1)
-        fresh = torch.cat(((first != self._drawn).any(1, keepdim=True), interval.diff(dim=1) != 0), 1)
-        if fresh.any():
-            worlds, offset = fresh.nonzero(as_tuple=True)
-            moments, forces = self._draw(draws(worlds, interval[worlds, offset]))
+    def _plan(self, ticks: Tensor, within: Tensor, draws: Callable[[Tensor, Tensor], Draws]) -> Tensor:
+        """What `_draw` gave for the interval of each tick [B, n, 3]."""
+        assert self._pushes is not None
+        fresh = (within == 0) & (ticks > 0)
+        if not self._known:
+            fresh[:, 0], self._known = True, True
+        worlds, offset = fresh.nonzero(as_tuple=True)
+        shove = self._shove[:, None].expand(-1, ticks.shape[1], -1)
+        if len(worlds):
+            begin, interval = ticks - within, self._pushes.interval_ticks
+            drawn = self._later(
+                worlds,
+                draws(worlds, begin[worlds, offset]),
+                lambda: draws(torch.arange(len(ticks), device=ticks.device), begin[:, -1] + interval),
+            )
+            shove = shove.clone()
             for i in sorted(set(offset.tolist())):
                 now = offset == i
-                begin[worlds[now], i:] = moments[now, None]
-                force[worlds[now], i:] = forces[now, None]
-            self._drawn = torch.stack((episode, interval[:, -1]), 1)
-            self._begin, self._force = begin[:, -1].clone(), force[:, -1].clone()
-        return begin, force
+                shove[worlds[now], i:] = drawn[now, None]
+            self._shove = shove[:, -1]
+        return shove
 
-    def _draw(self, draws: Draws) -> tuple[Tensor, Tensor]:
+    def _draw(self, draws: Draws) -> Tensor:
+        """When within its interval a shove begins, and its force along x and y [k, 3]."""
         assert self._pushes is not None
         moment, size, direction = draws.uniform("push", 3).unbind(1)
         room = self._pushes.interval_ticks - self._pushes.duration_ticks + 1
-        angle = 2 * torch.pi * direction
-        force = torch.stack((angle.cos(), angle.sin()), 1) * (self._pushes.force * size)[:, None]
-        return (moment * room).long(), force.float()
+        force, angle = self._pushes.force * size, 2 * torch.pi * direction
+        return torch.stack(((moment * room).floor(), force * angle.cos(), force * angle.sin()), 1).float()

@@ -12,6 +12,7 @@ import mujoco
 import torch
 from torch import Tensor
 
+from .randomness import Draws
 from .spec.task import TaskSpec
 
 ORDERS = 3
@@ -74,7 +75,7 @@ class Ticks:
     qvel_before: Tensor = field(default_factory=lambda: torch.empty(0))
     """[B, n, nv] before the tick."""
     shared: dict[str, Any] = field(default_factory=dict, init=False)
-    """What a task's functions compute once for all of them; not of `command` or `variables`."""
+    """What the task's functions compute once for all of them; not of `command` or `variables`."""
 
     @property
     def action(self) -> Tensor:
@@ -118,6 +119,12 @@ class Variables:
     """({name: [B, size]} before a tick, that tick alone (n = 1, with `variables` empty)) -> after it."""
     draws: int = 0
     """Uniform draws that `start` needs per world."""
+
+    def begin(self, draws: Draws) -> Mapping[str, Tensor]:
+        """{name: [B, size]} at the start of the episodes of `draws`."""
+        if self.draws:
+            return self.start(draws.uniform("variables", self.draws))
+        return self.start(draws.world.new_empty(len(draws.world), 0, dtype=torch.float64))
 
     def over(self, before: Mapping[str, Tensor], ticks: Ticks) -> dict[str, Tensor]:
         """{name: [B, size]} before n ticks -> {name: [B, n, size]} after each."""

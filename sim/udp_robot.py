@@ -16,9 +16,9 @@ from andante.runtime.command import JointCommand
 from andante.runtime.contract import Contract
 from andante.runtime.profile import Profile, load_profile
 from andante.runtime.realtime import Clock, MonotonicClock
-from andante.runtime.robots.bridge import MotorBridge
 from andante.runtime.robots.udp import BRIDGE, CONTROLLER
 
+from .motor_bridge import MotorBridge
 from .robot import SimRobot
 
 

@@ -99,7 +99,7 @@ class Viewer:
         if now - self._written < WRITING_S:
             return
         self._written = now
-        self._text.content = _to_html(facts)
+        self._text.content = _to_html({**facts, "watched by": str(self.watchers)})
         if self._unplotted:
             self._plot.data, self._unplotted = self._plotted(), False
 
@@ -138,10 +138,10 @@ class Viewer:
             for part in components:
                 slider = gui.add_slider(
                     f"{part.name} [{part.unit}]",
-                    min=part.low,
-                    max=part.high,
+                    min=float(part.low),
+                    max=float(part.high),
                     step=(part.high - part.low) / 100,
-                    initial_value=min(max(part.timeout_value, part.low), part.high),
+                    initial_value=float(np.clip(part.timeout_value, part.low, part.high)),
                 )
 
                 @slider.on_update

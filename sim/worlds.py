@@ -87,7 +87,8 @@ def check_actions(actions: Tensor, num_worlds: int, action_size: int) -> None:
     shape = (len(actions), actions.shape[-1]) if actions.dim() == 3 else ()
     if shape != (num_worlds, action_size) or actions.shape[1] == 0:
         raise AndanteError(f"actions: expected [{num_worlds}, n, {action_size}], found {list(actions.shape)}")
-    if not actions.isfinite().all():
+    # Two operations: what is not finite leaves NaN, which is not zero.
+    if (actions - actions).any():
         world, tick, column = (~actions.isfinite()).nonzero()[0].tolist()
         raise AndanteError(
             f"actions: expected finite values, found {actions[world, tick, column].item()} "

@@ -13,7 +13,6 @@ from conftest import run_andante
 from andante.runtime import Controller, Sample, load_policy, load_profile
 from andante.runtime.states import State
 from andante.sim.closed_loop import closed_loop
-from andante.sim.spec import TASKS
 from andante.train.checkpoint import load_run
 from andante.train.evaluate import evaluate
 
@@ -35,7 +34,7 @@ def result_of(run_dir: Path) -> dict:
     return json.loads((run_dir / "result.json").read_text())
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["pendulum-swingup-blind", "cartpole-swingup-blind"])
 def test_blind_tasks_are_solved_with_memory_and_not_without(task, trained_run, tmp_path):
     with_memory = trained_run
     if task != result_of(trained_run)["task"]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
-from andante.sim.randomness import WORD, Draws, philox
+from andante.sim.randomness import WORD, Ahead, Draws, philox
 
 
 def draws(seed=3, worlds=range(4), episode=0, tick=0) -> Draws:
@@ -92,3 +94,26 @@ def test_normal_draws_have_the_moments_of_a_normal_distribution():
     values = draws(worlds=range(20_000)).normal("noise", 4)
     moments = [(values**power).mean().item() for power in (1, 2, 3, 4)]
     assert moments == pytest.approx([0, 1, 0, 3], abs=0.06)
+
+
+def test_what_is_found_ahead_is_what_the_draws_of_the_moment_say():
+    sizes = []
+
+    def function(draws: Draws) -> torch.Tensor:
+        sizes.append(len(draws.world))
+        return draws.uniform("ahead", 3)
+
+    ahead, random = Ahead(function), torch.Generator().manual_seed(0)
+    ids, episode, seed = torch.arange(50) + 7, torch.zeros(50, dtype=torch.int64), 1
+    for step in range(200):
+        if step == 80:
+            seed = 2
+        if step == 120:
+            ids = ids + 1
+        worlds = torch.randperm(50, generator=random)[:2]
+        episode[worlds] += 1 if step != 160 else 5
+        every = Draws(seed, ids, episode.clone(), torch.zeros_like(episode))
+        following = dataclasses.replace(every, episode=every.episode + 1)
+        now = every.of(worlds)
+        assert torch.equal(ahead(worlds, now, lambda following=following: following), now.uniform("ahead", 3))
+    assert len(sizes) < 120

@@ -7,8 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from arm import EFFORT, LIFT_RANGE, arm_policy, arm_profile
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rig import Rig, finite
 from small_policy import write_small_policy
 

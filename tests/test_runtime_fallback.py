@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from arm import arm_policy, arm_profile
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rig import Rig
 
 from andante.runtime.command import NEVER_NS

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from arm import arm_policy, arm_profile
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rig import finite
 from small_policy import write_small_policy
 

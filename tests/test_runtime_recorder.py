@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from humanoid import humanoid_policy, humanoid_profile
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mcap.reader import make_reader
 from rig import Rig
 from small_policy import write_small_policy

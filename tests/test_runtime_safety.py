@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from arm import EFFORT, LIFT_KD, LIFT_KP, LIFT_OFFSET, LIFT_RANGE, arm_policy, arm_profile
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from rig import Rig, finite
 from small_policy import small_contract, write_small_policy

@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 import pytest
 from arm import arm_profile
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from small_policy import small_contract, write_small_policy
 
 from andante.runtime.command import FIELDS, NEVER_NS, JointCommand, Sample
@@ -27,8 +26,8 @@ from andante.runtime.errors import AndanteError
 from andante.runtime.packet import LEASE_NS, Sender, measurement_packet, open_socket
 from andante.runtime.profile import Profile, SignalQuality, load_profile
 from andante.runtime.robots.base import find_robot
-from andante.runtime.robots.bridge import MotorBridge
 from andante.runtime.robots.udp import UdpRobot
+from andante.sim.motor_bridge import MotorBridge
 from andante.sim.udp_robot import UdpSimulator
 
 ANDANTE = Path(sys.executable).with_name("andante")

@@ -60,11 +60,11 @@ def profile(tmp_path):
 
 
 @contextmanager
-def running(*words: str | Path) -> Iterator[tuple[subprocess.Popen, str]]:
+def running(*words: str | Path, **options) -> Iterator[tuple[subprocess.Popen, str]]:
     """`andante run ... --robot sim --view` in a process of its own, and the address of its page."""
     andante = Path(sys.executable).with_name("andante")
     command = [andante, "run", *words, *["--robot", "sim", "--view", "--port", "0"]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     try:
         assert process.stdout is not None and process.stderr is not None
         line = process.stdout.readline()
@@ -149,6 +149,15 @@ def is_alive(pid: int) -> bool:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
+
+
+def test_ctrl_c_is_for_the_run_and_not_for_its_page(policy, profile):
+    with running(policy, "--profile", profile, start_new_session=True) as (process, _):
+        time.sleep(1.0)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert "stopped      asked to\n" in out and "view  " not in out
 
 
 def test_a_host_that_is_not_ours_is_told_in_a_line(policy):

@@ -259,7 +259,7 @@ def test_pushes_come_once_in_every_interval_at_any_moment_of_it(tmp_path):
 def test_pushes_are_horizontal_in_any_direction_up_to_the_largest_force(tmp_path):
     env = Env(push_task(tmp_path, interval_ticks=4), 2000, seed=3)
     env.reset()
-    ((body, wrench),) = env._shoves.forces(env._episode, env._tick, 1, env._draws).items()
+    ((body, wrench),) = env._shoves.forces(env._tick, 1, env._draws).items()
     assert env._backend.model.body(body).name == "sled"
     assert wrench[..., 2:].abs().max() == 0
     force = wrench[:, 0, :2]

@@ -14,8 +14,7 @@ from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, get_spec
 from andante.sim.spec.describe import describe
 from andante.sim.spec.models import build_model
-from andante.sim.tasks import TASKS as SIMULATED_TASKS
-from andante.sim.tasks import pendulum
+from andante.sim.tasks import TASKS as SIMULATED_TASKS, pendulum
 
 SIMULATED = [task.spec for task in SIMULATED_TASKS.values()]
 

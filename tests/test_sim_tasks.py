@@ -13,7 +13,7 @@ from andante.sim import make
 from andante.sim.env import Env
 from andante.sim.spec import get_spec
 from andante.sim.spec.models import build_model
-from andante.sim.task import Functions, Ticks
+from andante.sim.task import Functions, Sensors, Ticks
 from andante.sim.tasks import get_task
 
 PENDULUM, CARTPOLE = "pendulum-swingup-blind", "cartpole-swingup-blind"
@@ -169,3 +169,13 @@ def test_the_cart_may_go_to_the_end_of_its_rail_and_no_further():
     functions, still = functions_of(CARTPOLE), torch.zeros(3, 2)
     qpos = torch.tensor([[1.49, 0.0], [-1.51, 0.0], [1.51, 3.0]])
     assert functions.terminated(ticks(qpos, still))[:, 0].tolist() == [False, True, True]
+
+
+def test_sensors_are_read_together_whether_they_are_neighbours_or_not():
+    values = torch.arange(12.0).view(2, 1, 6)
+    sensors = Sensors(values, {"a": slice(0, 2), "b": slice(2, 3), "c": slice(3, 6)})
+    together = sensors.together(["a", "b"])
+    assert together.tolist() == values[..., :3].tolist()
+    assert together.data_ptr() == values.data_ptr()
+    assert sensors.together(["c", "a"]).tolist() == [[[3, 4, 5, 0, 1]], [[9, 10, 11, 6, 7]]]
+    assert sensors.at(0)["b"].tolist() == [[[2]], [[8]]]

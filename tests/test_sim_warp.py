@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -165,27 +169,48 @@ def test_physics_of_its_own_takes_effect_in_each_world_as_in_the_c_engine():
 
 @pytest.mark.parametrize("field", EVERYTHING.__struct_fields__[:8])
 def test_arrays_that_follow_from_a_field_follow_in_every_world(field):
-    """`mj_setConst` for its own world and no other."""
+    """At the start of all worlds, and when one of them begins another episode."""
     chosen = Randomization(**{field: getattr(EVERYTHING, field)})
     exact, single = pair(QUADRUPED, 3, chosen)
-    for name in (*warp.DERIVED, "body_mass", "geom_friction", "actuator_gainprm", "actuator_biasprm"):
-        found = single._backend._own(name)
-        expected = torch.stack([torch.tensor(getattr(model, name)) for model in exact._backend.models])
-        assert torch.allclose(found.double(), expected.reshape(found.shape), rtol=1e-5, atol=1e-7), name
+    for _ in range(2):
+        for name in (*warp.DERIVED, "body_mass", "geom_friction", "actuator_gainprm", "actuator_biasprm"):
+            found = single._backend._own(name)
+            expected = torch.stack([torch.tensor(getattr(model, name)) for model in exact._backend.models])
+            assert torch.allclose(found.double(), expected.reshape(found.shape), rtol=1e-5, atol=1e-7), name
+        for env in (exact, single):
+            saved = env.state_dict()
+            saved["tick"][1] = env.spec.episode_ticks - 1
+            env.load_state_dict(saved)
+            assert env.step(actions(env, 1)).done.tolist() == [False, True, False]
+
+
+def test_arrays_that_are_written_after_the_first_call_take_effect():
+    exact, single = pair(QUADRUPED, 2)
+    exact._backend.separate()
+    single._backend.separate()
+    before, chosen = states(exact), actions(exact, 1)
+    nominal = single._backend.advance(before, chosen).states.clone()
+    gains = 2.0 * exact._backend.model.actuator_gainprm[None]
+    for env in (exact, single):
+        env._backend.write([1], {"actuator_gainprm": gains})
+    expected = exact._backend.advance(before, chosen).states
+    found = single._backend.advance(before, chosen).states
+    assert (found - expected).abs().max() < 1e-3
+    assert torch.equal(found[0], nominal[0]) and (found[1] - nominal[1]).abs().max() > 0.1
 
 
 def test_pushes_act_on_their_tick_alone():
     exact, single = pair(QUADRUPED, 2)
     body, chosen = exact._backend.model.body("trunk").id, actions(exact, 2)
     force = torch.zeros(2, 2, 6)
-    force[1, 0] = torch.tensor([80.0, -40.0, 0.0, 1.0, 2.0, 3.0])
+    force[1, 1] = torch.tensor([80.0, -40.0, 0.0, 1.0, 2.0, 3.0])
     before = states(exact)
     expected = exact._backend.advance(before, chosen, {body: force}).states.clone()
     found = single._backend.advance(before, chosen, {body: force}).states.clone()
     calm = single._backend.advance(before, chosen).states
     assert (found - expected).abs().max() < 1e-3
-    assert torch.equal(found[0], calm[0])
-    assert (found[1] - calm[1]).abs().max() > 0.1
+    assert torch.equal(found[0], calm[0]) and torch.equal(found[1, 0], calm[1, 0])
+    assert (found[1, 1] - calm[1, 1]).abs().max() > 0.1
 
 
 def stand_one_fly_three(monkeypatch, room: tuple[int, int]) -> Env:
@@ -212,6 +237,7 @@ def test_a_world_without_room_for_its_contacts_ends_alone_and_is_counted(monkeyp
     assert outcome.critic.isfinite().all()
     assert env.diverged == 1
     assert states(env)[0, 3] > 0.3
+    assert env.step(actions(env, 1)).diverged is None
 
 
 def test_physics_that_leaves_all_bounds_ends_its_world_alone():
@@ -261,6 +287,18 @@ def test_auto_takes_cuda_where_there_is_one():
     assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_the_script_for_gpus_says_in_one_line_that_there_is_none():
+    script = Path(__file__).parents[1] / "bench/gpu.sh"
+    ran = subprocess.run(
+        [script], capture_output=True, text=True, env=os.environ | {"PYTHON": sys.executable}
+    )
+    assert ran.returncode == 1 and not ran.stdout
+    assert ran.stderr.splitlines() == [
+        f"bench/gpu: device 'cuda': torch finds 0 CUDA devices (torch {torch.__version__})"
+    ]
+
+
 def test_a_task_without_physics_refuses_a_device():
     with pytest.raises(AndanteError, match="task 'tmaze' has no physics of ours: it runs on 'cpu'"):
         make("tmaze", 2, device="warp-cpu")
@@ -279,6 +317,7 @@ def test_training_runs_on_the_engine_of_gpus_and_is_judged_on_the_other(tmp_path
         evaluations=1,
     )
     trainer = PPO.from_config(config)
+    monkeypatch.delattr(warp, "WarpBackend")  # evaluations do without
     assert life.learn(trainer, config, tmp_path / "run")
     assert trainer.iteration == 2
     run = load_run(tmp_path / "run")

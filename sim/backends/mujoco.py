@@ -19,6 +19,8 @@ from ..spec.task import TaskSpec
 from .base import DERIVED_FROM, Physics, overwrite
 
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
+CONTROL = mujoco.mjtState.mjSTATE_CTRL.value
+CONTROL_AND_FORCES = CONTROL | mujoco.mjtState.mjSTATE_XFRC_APPLIED.value
 
 
 class _Buffers(NamedTuple):
@@ -48,7 +50,8 @@ class MujocoBackend:
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
         self.state_size = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         # A pool of one would only add the hand-over to it.
-        self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
+        self._alone = mujoco.rollout.Rollout(nthread=0)
+        self._rollout = mujoco.rollout.Rollout(nthread=threads) if threads > 1 else self._alone
         self._data = [mujoco.MjData(self.model) for _ in range(threads)]
         self._rest = np.empty(self.state_size)
         mujoco.mj_getState(self.model, self._data[0], self._rest, mujoco.mjtState.mjSTATE_FULLPHYSICS)
@@ -94,7 +97,7 @@ class MujocoBackend:
             buffers.actions[..., self._columns] = held.double()
         for body, force in forces.items():
             buffers.forces[..., 6 * body : 6 * body + 6] = force.unsqueeze(2)
-        self._run(self.models, state, buffers)
+        self._run(len(self._data), self.models, state, buffers.control, buffers.physics, buffers.sensors)
         return buffers.result
 
     def sense(self, state: Tensor, worlds: Tensor) -> Tensor:
@@ -103,25 +106,33 @@ class MujocoBackend:
         As `mj_forward` would give them: a physics step computes them from the state that it starts at.
         """
         models = [self.models[world] for world in worlds.tolist()]
-        buffers = self._allocate(len(models), ticks=1, decimation=1, forced=False)
+        sizes = self.model.nu, self.state_size, self.model.nsensordata
+        control, physics, sensors = (np.zeros((len(models), 1, size)) for size in sizes)
+        # A world or two are not worth the hand-over to other threads.
+        threads = len(self._data) if len(models) > len(self._data) else 1
         with _without_actuation(models):
-            self._run(models, state, buffers)
-        return buffers.result.sensors[:, 0]
+            self._run(threads, models, state, control, physics, sensors)
+        return torch.from_numpy(sensors[:, 0])
 
-    def _run(self, models: list[mujoco.MjModel], state: Tensor, buffers: _Buffers) -> None:
-        control_spec = mujoco.mjtState.mjSTATE_CTRL.value
-        if buffers.forces.numel():
-            control_spec |= mujoco.mjtState.mjSTATE_XFRC_APPLIED.value
-        self._rollout.rollout(
+    def _run(
+        self,
+        threads: int,
+        models: list[mujoco.MjModel],
+        state: Tensor,
+        control: np.ndarray,
+        physics: np.ndarray,
+        sensors: np.ndarray,
+    ) -> None:
+        (self._rollout if threads > 1 else self._alone).rollout(
             models,
-            self._data,
+            self._data[:threads],
             state.numpy(),
-            buffers.control,
-            control_spec=control_spec,
+            control,
+            control_spec=CONTROL if control.shape[-1] == self.model.nu else CONTROL_AND_FORCES,
             skip_checks=True,
-            nstep=buffers.control.shape[1],
-            state=buffers.physics,
-            sensordata=buffers.sensors,
+            nstep=control.shape[1],
+            state=physics,
+            sensordata=sensors,
         )
 
     def _allocate(self, worlds: int, ticks: int, decimation: int, forced: bool) -> _Buffers:

@@ -165,17 +165,17 @@ class WarpBackend:
         options.disableflags &= ~NO_ACTUATION
 
     def _program(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
-        """What does the same as `run`: on CUDA, one launch of a graph. Leaves the data in any state."""
-        if self._warp_device.is_cpu:
-            return run
+        """What does the same as `run` in one launch of a graph, which is captured at first: data changes."""
+        cuda = self._warp_device.is_cuda
         if name not in self._graphs:
-            torch.cuda.synchronize(self.device)
+            if cuda:
+                torch.cuda.synchronize(self.device)
             run()  # compiles and loads, which a capture must not
             with wp.ScopedCapture(self._warp_device) as capture:
                 run()
             wp.synchronize_device(self._warp_device)
             self._graphs[name] = capture.graph
-        stream = wp.stream_from_torch(self.device)  # type: ignore[no-untyped-call]
+        stream = wp.stream_from_torch(self.device) if cuda else None  # type: ignore[no-untyped-call]
         return partial(wp.capture_launch, self._graphs[name], stream=stream)
 
     def _stopped(self) -> Tensor:

@@ -14,8 +14,7 @@ from .gymnasium import DECLARATIONS, gymnasium_spec
 from .hexapod import FLAT as HEXAPOD_FLAT
 from .pendulum import PENDULUM
 from .quadrotor import QUADROTOR
-from .quadruped import FLAT as QUADRUPED_FLAT
-from .quadruped import ROUGH as QUADRUPED_ROUGH
+from .quadruped import FLAT as QUADRUPED_FLAT, ROUGH as QUADRUPED_ROUGH
 from .repeat_previous import repeat_previous_spec
 from .task import Feature, JointStart, TaskSpec
 from .tmaze import tmaze_spec

@@ -84,6 +84,8 @@ class Start:
 def surface_height(model: mujoco.MjModel, xy: Floats) -> Floats:
     """Height of the terrain at points [k, 2], m: the highest corner of the height field's cell; else 0."""
     height = np.zeros(len(xy))
+    if model.nhfield == 0:
+        return height
     for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD):
         field = model.geom_dataid[geom]
         rows, columns = model.hfield_nrow[field], model.hfield_ncol[field]

@@ -11,7 +11,7 @@ import mujoco
 import torch
 from torch import Tensor
 
-from ..observe import columns, gravity_direction
+from ..observe import columns
 from ..spec.legged import REWARD, LeggedRobot
 from ..spec.legged.spec import LOWEST, MAX_TILT
 from ..spec.task import TaskSpec
@@ -65,8 +65,8 @@ def _bind(model: mujoco.MjModel, spec: TaskSpec, robot: LeggedRobot, terrain: Te
 class _Motion(NamedTuple):
     """What several of the functions need of the same ticks."""
 
-    velocity: tuple[Tensor, Tensor]
-    """Of the base, m/s [B, n]: forward and left along its heading."""
+    velocity: Tensor
+    """Of the base along its heading, m/s [B, n, 2]: forward and left."""
     gravity: Tensor
     """Its direction along the base's axes [B, n, 3]."""
     height: Tensor
@@ -125,15 +125,14 @@ class Velocity:
     def reward(self, ticks: Ticks) -> dict[str, Tensor]:
         """Weighted terms [B, n], see `REWARD`."""
         motion, spin, command = self._motion(ticks), self._spin(ticks), ticks.command
-        forward, left = motion.velocity
         yaw_rate = -(motion.gravity * spin).sum(-1)
-        error = (forward - command[..., 0]).square() + (left - command[..., 1]).square()
+        error = (motion.velocity - command[..., :2]).square().sum(-1)
         moving = command.square().sum(-1) > STILL**2
         landing = ticks.variables["landing"]
-        steps = torch.where(landing > 0, (landing - SHORT_STEP).clamp(max=LONG_STEP - SHORT_STEP), 0.0)
+        steps = (landing.clamp(max=LONG_STEP) - SHORT_STEP) * (landing > 0)
         clearance_error = motion.clearance - self._wanted_clearance(motion.angle, moving)
         clearance_width = CLEARANCE_WIDTH * self._robot.gait.swing_height
-        foot_speed = self._feet(ticks, self._velocities)[..., :2].square().sum(-1)
+        foot_x, foot_y, _ = self._feet(ticks, self._velocities).unbind(-1)
         squares = torch.stack(
             (
                 ticks.sensors.together(self._torques),
@@ -158,7 +157,7 @@ class Velocity:
             "action_rate": action_rate,
             "pose": pose * torch.where(moving, 1.0, STANDING_FACTOR),
             "sideways": (squares[-1] * self._sideways).sum(-1),
-            "slip": (foot_speed * motion.contact).sum(-1),
+            "slip": ((foot_x.square() + foot_y.square()) * motion.contact).sum(-1),
         }
         weighted = self._weights * torch.stack([terms[name] for name in REWARD])
         return dict(zip(REWARD, weighted, strict=True))
@@ -173,10 +172,10 @@ class Velocity:
     def critic(self, ticks: Ticks) -> Tensor:
         """True motion, joints, last action, clock, height; contact, air time and clearance of each foot."""
         motion = self._motion(ticks)
-        base = (*motion.velocity, ticks.qvel[..., self._velocity + 2])
         clock = (motion.angle.sin(), motion.angle.cos(), motion.height - self._robot.height)
         parts = (
-            torch.stack(base, -1),
+            motion.velocity,
+            ticks.qvel[..., self._velocity + 2, None],
             motion.gravity,
             self._spin(ticks),
             ticks.command,
@@ -188,7 +187,7 @@ class Velocity:
             ticks.variables["air_time"],
             motion.clearance,
         )
-        return torch.cat(parts, -1) * self._critic_scale
+        return torch.cat(parts, -1).mul_(self._critic_scale)
 
     def advance(self, before: Mapping[str, Tensor], ticks: Ticks) -> dict[str, Tensor]:
         """Air times and the way walked, after one tick."""
@@ -201,20 +200,22 @@ class Velocity:
         if "walked" in before:
             wanted = ticks.command[:, 0, :2]
             speed = wanted.norm(dim=-1, keepdim=True)
-            along = (torch.cat(self._along_heading(ticks), -1) * wanted).sum(-1, keepdim=True)
+            heading, _ = self._attitude(ticks)
+            along = (self._along(heading, ticks)[:, 0] * wanted).sum(-1, keepdim=True)
             after["walked"] = before["walked"] + self._dt * along / speed.clamp(min=1e-6)
             after["commanded"] = before["commanded"] + self._dt * speed
         return after
 
     def _motion(self, ticks: Ticks) -> _Motion:
         if "motion" not in ticks.shared:
+            heading, gravity = self._attitude(ticks)
             x, y, height = ticks.qpos[..., self._position : self._position + 3].unbind(-1)
             feet = self._feet(ticks, self._positions)
             contact = ticks.sensors.together(self._contacts)
             clock = (ticks.tick * self._period_ns % self._clock_ns).to(torch.float32)
             ticks.shared["motion"] = _Motion(
-                velocity=self._along_heading(ticks),
-                gravity=gravity_direction(self._quaternion(ticks)),
+                velocity=self._along(heading, ticks),
+                gravity=gravity,
                 height=self._above_ground(x, y, height),
                 deviation=ticks.qpos[..., self._qpos] - self._pose,
                 clearance=self._above_ground(*feet.unbind(-1)),
@@ -224,17 +225,23 @@ class Velocity:
         motion: _Motion = ticks.shared["motion"]
         return motion
 
-    def _along_heading(self, ticks: Ticks) -> tuple[Tensor, Tensor]:
-        """The base's velocity, m/s [B, n]: forward and left."""
-        w, x, y, z = self._quaternion(ticks).unbind(-1)
-        forward_x, forward_y = 1 - 2 * (y * y + z * z), 2 * (x * y + w * z)
-        inverse = torch.rsqrt((forward_x * forward_x + forward_y * forward_y).clamp(min=1e-12))
-        vx, vy = ticks.qvel[..., self._velocity : self._velocity + 2].unbind(-1)
-        forward, left = vx * forward_x + vy * forward_y, vy * forward_x - vx * forward_y
-        return forward * inverse, left * inverse
+    def _attitude(self, ticks: Ticks) -> tuple[Tensor, Tensor]:
+        """The base's x axis along the ground [B, n, 2], not of length 1; gravity along its axes [B, n, 3]."""
+        w, x, y, z = ticks.qpos[..., self._position + 3 : self._position + 7].unbind(-1)
+        yy = y * y
+        halves = torch.stack(
+            (0.5 - yy - z * z, x * y + w * z, w * y - x * z, -w * x - y * z, x * x + yy - 0.5), -1
+        )
+        attitude = 2 * halves
+        return attitude[..., :2], attitude[..., 2:]
 
-    def _quaternion(self, ticks: Ticks) -> Tensor:
-        return ticks.qpos[..., self._position + 3 : self._position + 7]
+    def _along(self, heading: Tensor, ticks: Ticks) -> Tensor:
+        """The base's velocity, m/s [B, n, 2]: forward and left."""
+        ahead, aside = heading.unbind(-1)
+        x, y = ticks.qvel[..., self._velocity : self._velocity + 2].unbind(-1)
+        length = torch.hypot(ahead, aside).clamp(min=1e-6)
+        velocity = torch.stack((x * ahead + y * aside, y * ahead - x * aside), -1)
+        return velocity / length[..., None]
 
     def _spin(self, ticks: Ticks) -> Tensor:
         """Angular velocity along the base's axes, rad/s [B, n, 3]."""

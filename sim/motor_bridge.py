@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..command import FIELDS, NEVER_NS, Floats, JointCommand, Sample
-from ..packet import MODES, Duplex, command_packet, measurement_packet
-from ..profile import Profile
-from .udp import BRIDGE, CONTROLLER
+from andante.runtime.command import FIELDS, NEVER_NS, Floats, JointCommand, Sample
+from andante.runtime.packet import MODES, Duplex, command_packet, measurement_packet
+from andante.runtime.profile import Profile
+from andante.runtime.robots.udp import BRIDGE, CONTROLLER
 
 
 class MotorBridge(Duplex):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +9,10 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from .artifact import Artifact
-from .errors import AndanteError
+from andante.runtime.artifact import Artifact
+from andante.runtime.errors import AndanteError
+
+from .closed_loop import closed_loop
 
 RETURN_TOLERANCE = 0.01
 """Largest difference of the closed loop's mean return, in units of (return - random return)."""
@@ -52,12 +53,10 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
 
     Raises:
         AndanteError: `run_dir` has no readable `result.json`, or a run that is no better than random.
-        ModuleNotFoundError: the simulator or torch is not installed.
     """
     result = read_result(run_dir)
     if result.task != artifact.contract.task:
         raise AndanteError(f"{run_dir}: a run of task {result.task!r}, policy for {artifact.contract.task!r}")
-    closed_loop = importlib.import_module("andante.sim.closed_loop").closed_loop
     loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
     return ClosedLoopCheck(float(np.mean(loop.returns)), loop.faults, result)
 
