@@ -1,7 +1,8 @@
 """Physics steps/s of a task's full environment against raw `mujoco.rollout` of the same model and controls.
 
 Both sides run interleaved at 1024 worlds, for one tick a call and for five. Then: time per world from 256 to
-4096 worlds, and the peak memory of a process with 4096.
+4096 worlds, and the peak memory of a process with 4096. Torch has one thread: more of them wait busily, and
+take time from the engine's.
 
     python bench/env_rate.py [TASK] [--repeats 7]
 """

@@ -59,7 +59,6 @@ def test_controller_on_the_samples_of_an_evaluation_gives_its_actions(trained_ru
     sample.received_ns.update(dict.fromkeys(sample.received_ns, 0))
     for world in range(WORLDS):
         tick = drive_to_ready(controller, sample)
-        controller.confirm()
         commanded = np.zeros((decisions, horizon))
         for k in range(decisions):
             sample.values["joint_position"][:] = recording.sources["joint_position"][k, world]

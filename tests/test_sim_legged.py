@@ -270,6 +270,25 @@ def test_the_policy_sees_what_a_robot_can_measure_and_the_critic_the_rest():
     assert (bench.functions.critic(bench.ticks()) - base).abs().max() == pytest.approx(1.0)
 
 
+def test_what_the_critic_sees_is_of_order_one(bench):
+    still = bench.functions.critic(bench.ticks())[0, 0]
+    bench.data.qpos[2] += 0.1
+    bench.data.qpos[8] += 0.2
+    bench.data.qvel[4] = 2.0
+    bench.data.qvel[6:] = 4.0
+    ticks = bench.ticks((0.5, 0.25, -0.5), tick=5)
+    ticks.actions[:, -1, 2] += 0.5
+    ticks.variables["air_time"][..., 1] = 0.3
+    change = (bench.functions.critic(ticks)[0, 0] - still).tolist()
+    expected = [0.0] * 51
+    expected[7], expected[9:12], expected[13] = 0.5, [1.0, 0.5, -0.5], 0.2
+    expected[24:36], expected[38], expected[48:51] = [0.2] * 12, 0.25, [1.0, -1.0, 1.0]
+    assert change[:51] == pytest.approx(expected, abs=1e-5)
+    assert change[56] == pytest.approx(0.6)
+    # Three feet rise with the trunk; the other's thigh has moved.
+    assert change[60:] == pytest.approx([1.0] * 3, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", [FLAT, ROUGH, HEXAPOD])
 def test_a_docstring_has_the_tasks_table(name):
     module = hexapod if name == HEXAPOD else quadruped
