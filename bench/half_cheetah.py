@@ -3,9 +3,9 @@
 Environment only: random actions made beforehand, the same for all, no policy. Each side gives observations,
 rewards and ends of every world and tick, and restarts worlds at the time limit. Each runs in two ways:
 EnvPool with all worlds in every call, and asynchronously, a call returning as soon as half of them are
-through; ours with 1 tick per call, and with 8, for policies that decide so often. The figure compares 8 ticks
-per call with the better of EnvPool's ways; the other ratios are printed. All take turns, at least five times
-each; ratios are medians of those within a turn, and the last line is JSON.
+through; ours with 1 tick per call, as EnvPool, and with 8, for policies that decide so often. The figures
+compare with the better of EnvPool's ways, and the target is for 1 tick; the other ratios are printed. All
+take turns, at least five times each; ratios are medians of those within a turn, and the last line is JSON.
 
 EnvPool is no part of any extra; `pip install envpool` (it has wheels for Python 3.11 and later).
 
@@ -103,13 +103,15 @@ def main() -> int:
             turns.append(rates)
     for rates in turns:
         rates["EnvPool, better"] = max(rates["EnvPool, sync"], rates["EnvPool, async"])
+    found = {}
     for ours in ("andante, n=1", f"andante, n={CHUNK}"):
         for theirs in ("EnvPool, sync", "EnvPool, async", "EnvPool, better"):
             ratios = [rates[ours] / rates[theirs] for rates in turns]
             low, value, high = min(ratios), statistics.median(ratios), max(ratios)
             print(f"{ours} / {theirs}: {value:.2f} ({low:.2f} to {high:.2f})")
-    name = f"{TASK} env steps/s, {CHUNK} ticks a call, against EnvPool's better way"
-    print(json.dumps({"name": name, "value": value, "target": TARGET, "holds": value >= TARGET}))
+        found[ours.removeprefix("andante, ")] = round(value, 3)
+    name = f"{TASK} env steps/s against EnvPool's better way"
+    print(json.dumps({"name": name, "value": found, "target": TARGET, "holds": found["n=1"] >= TARGET}))
     return 0
 
 

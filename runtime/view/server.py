@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import socket
 
 import viser
@@ -28,6 +29,8 @@ class Server(viser.ViserServer):
             AndanteError: nobody can listen there.
         """
         _require_address(host, port)
+        # A connection that asks for nothing, as browsers open them ahead, is no error to tell the operator.
+        logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
         with contextlib.redirect_stdout(io.StringIO()):  # it greets
             super().__init__(host, port, title, verbose=False)
         self.url = f"http://{host}:{self.get_port()}"
