@@ -305,3 +305,9 @@ def test_an_action_that_is_not_finite_is_refused_by_its_place():
 def test_stepping_before_a_reset_is_refused():
     with pytest.raises(AndanteError, match="step before reset"):
         make(PENDULUM, 2).step(torch.zeros(2, 1, 1))
+
+
+@pytest.mark.parametrize("task", [PENDULUM, "quadruped-velocity"])
+def test_more_worlds_than_memory_are_refused_before_they_are_made(task):
+    with pytest.raises(AndanteError, match=r"num_worlds 1000000000: needs at least \d+ GB of memory"):
+        make(task, 10**9)

@@ -14,10 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from andante.runtime.errors import AndanteError
+
 from ..spec.models import build_model
 from ..spec.task import TaskSpec
 from .base import DERIVED_FROM, Physics, overwrite
 
+TENSORS_BYTES = 1000
+"""Least that a world's rewards, observations and counters take."""
 NO_ACTUATION = mujoco.mjtDisableBit.mjDSBL_ACTUATION.value
 CONTROL = mujoco.mjtState.mjSTATE_CTRL.value
 CONTROL_AND_FORCES = CONTROL | mujoco.mjtState.mjSTATE_XFRC_APPLIED.value
@@ -45,10 +49,11 @@ class MujocoBackend:
 
     def __init__(self, spec: TaskSpec, num_worlds: int, threads: int | None):
         self.model = build_model(spec, visuals=False)
-        self.models = [self.model] * num_worlds
         self.decimation = spec.decimation
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
         self.state_size = mujoco.mj_stateSize(self.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        self._require_memory(num_worlds)
+        self.models = [self.model] * num_worlds
         # A pool of one would only add the hand-over to it.
         self._alone = mujoco.rollout.Rollout(nthread=0)
         self._rollout = mujoco.rollout.Rollout(nthread=threads) if threads > 1 else self._alone
@@ -59,6 +64,17 @@ class MujocoBackend:
         self._columns = None if columns == list(range(self.model.nu)) else torch.tensor(columns)
         # By number of ticks and pushed bodies: the columns of all other bodies stay zero.
         self._buffers: dict[tuple[int, tuple[int, ...]], _Buffers] = {}
+
+    def _require_memory(self, num_worlds: int) -> None:
+        """Raise where not even one tick of so many worlds fits: the system would kill us without a word."""
+        numbers = self.state_size + self.model.nsensordata + self.model.nu
+        needed = num_worlds * (TENSORS_BYTES + 8 * self.decimation * numbers)
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > memory:
+            raise AndanteError(
+                f"num_worlds {num_worlds}: needs at least {needed / 1e9:.0f} GB of memory, "
+                f"found {memory / 1e9:.0f} GB"
+            )
 
     def separate(self) -> None:
         """Give every world a model of its own, for `write`."""
