@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import mujoco
 import torch
 from torch import Tensor
 
-from ...spec.gymnasium import gymnasium_spec
-from ...task import Functions, Task, Ticks
-from .terms import between, control_cost, forward_velocity, planar_observation
+from ...task import Task, Ticks
+from .planar import planar_task
+from .terms import between
 
-MAX_VELOCITY = 10.0
-"""That is shown."""
+
+def healthy(ticks: Ticks) -> Tensor:
+    """Upright, high enough, and within bounds [B, n]."""
+    height, pitch = ticks.qpos[..., 1], ticks.qpos[..., 2]
+    in_bounds = between(torch.cat((ticks.qpos[..., 2:], ticks.qvel), -1), -100.0, 100.0).all(-1)
+    return in_bounds & (height > 0.7) & between(pitch, -0.2, 0.2)
 
 
 def task() -> Task:
@@ -20,29 +23,4 @@ def task() -> Task:
     Raises:
         AndanteError: Gymnasium is not installed.
     """
-    spec = gymnasium_spec("Hopper-v5")
-
-    def healthy(ticks: Ticks) -> Tensor:
-        height, pitch = ticks.qpos[..., 1], ticks.qpos[..., 2]
-        in_bounds = between(torch.cat((ticks.qpos[..., 2:], ticks.qvel), -1), -100.0, 100.0).all(-1)
-        return in_bounds & (height > 0.7) & between(pitch, -0.2, 0.2)
-
-    def reward(ticks: Ticks) -> dict[str, Tensor]:
-        return {
-            "forward": forward_velocity(ticks, spec.control_dt),
-            "healthy": healthy(ticks).to(ticks.qpos.dtype),
-            "control": control_cost(ticks, 1e-3),
-        }
-
-    def critic(ticks: Ticks) -> Tensor:
-        return planar_observation(ticks, MAX_VELOCITY)
-
-    def bind(model: mujoco.MjModel) -> Functions:
-        return Functions(
-            reward,
-            lambda ticks: ~healthy(ticks),
-            critic,
-            readings={"clipped_velocity": lambda ticks: ticks.qvel.clamp(-MAX_VELOCITY, MAX_VELOCITY)},
-        )
-
-    return Task(spec, 11, bind, torch.float64)
+    return planar_task("Hopper-v5", 11, healthy)
