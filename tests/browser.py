@@ -6,11 +6,14 @@ import base64
 import io
 import itertools
 import json
+import re
 import shutil
 import subprocess
+import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +127,25 @@ class Page:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+@contextmanager
+def serving(
+    words: list[str | Path], announcement: str, **options: Any
+) -> Iterator[tuple[subprocess.Popen, str]]:
+    """`andante` with these words in a process of its own, and the URL that its first line announces."""
+    command = [Path(sys.executable).with_name("andante"), *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        found = re.match(announcement, line)
+        assert found, line + process.stderr.read()
+        yield process, found[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
 
 
 def wait_for(condition: Callable[[], Any], what: str, state: Callable[[], str] = str) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
-from browser import CHROMIUM, Page, wait_for
+from browser import CHROMIUM, Page, serving, wait_for
 from conftest import andante
 from small_policy import small_contract, write_small_policy
 
@@ -59,22 +57,10 @@ def profile(tmp_path):
     return path
 
 
-@contextmanager
-def running(*words: str | Path, **options) -> Iterator[tuple[subprocess.Popen, str]]:
+def running(*words: str | Path, **options):
     """`andante run ... --robot sim --view` in a process of its own, and the address of its page."""
-    andante = Path(sys.executable).with_name("andante")
-    command = [andante, "run", *words, *["--robot", "sim", "--view", "--port", "0"]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    try:
-        assert process.stdout is not None and process.stderr is not None
-        line = process.stdout.readline()
-        found = re.match(r"view at (http://127\.0\.0\.1:\d+)\n", line)
-        assert found, line + process.stderr.read()
-        yield process, found[1]
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    command = ["run", *words, "--robot", "sim", "--view", "--port", "0"]
+    return serving(command, r"view at (http://127\.0\.0\.1:\d+)\n", **options)
 
 
 def is_in(state: str):

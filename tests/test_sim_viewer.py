@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from browser import CHROMIUM, Page, wait_for
+from browser import CHROMIUM, Page, serving, wait_for
 
 from andante.sim import make
 from andante.sim.spec import get_spec
@@ -24,21 +21,9 @@ TASK = "quadruped-velocity"
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
 
-@contextmanager
-def playing(*words: str) -> Iterator[tuple[subprocess.Popen, str]]:
+def playing(*words: str):
     """`andante play ... --live` in a process of its own, and the address of its page."""
-    command = [str(Path(sys.executable).with_name("andante")), "play", *words, "--live", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None and process.stderr is not None
-        line = process.stdout.readline()
-        found = re.match(r"(http://127\.0\.0\.1:\d+) shows ", line)
-        assert found, line + process.stderr.read()
-        yield process, found[1]
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return serving(["play", *words, "--live", "--port", "0"], r"(http://127\.0\.0\.1:\d+) shows ")
 
 
 def numbers(label: str, text: str) -> list[float] | None:
