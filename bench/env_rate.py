@@ -25,6 +25,7 @@ import torch
 
 from andante.sim import make
 from andante.sim.env import Env
+from andante.sim.spec.randomization import Randomization
 from andante.train.pipeline import ActionDecoder
 
 LEAST = {1: 0.85, 5: 0.92}
@@ -42,9 +43,10 @@ def random_actions(env: Env, n: int, calls: int) -> list[torch.Tensor]:
     return [decode(0.3 * torch.randn(shape, generator=generator)) for _ in range(calls)]
 
 
-def settled(task: str, worlds: int, threads: int) -> Env:
+def settled(task: str, worlds: int, threads: int, randomization: Randomization | None = None) -> Env:
     """Worlds in the midst of their episodes, each at another tick of it."""
-    env = make(task, worlds, seed=1, threads=threads)
+    env = make(task, worlds, seed=1, threads=threads, device="cpu", randomization=randomization)
+    assert isinstance(env, Env)
     env.reset()
     saved = env.state_dict()
     saved["tick"] = torch.arange(worlds) * env.spec.episode_ticks // worlds

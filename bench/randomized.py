@@ -13,11 +13,8 @@ import statistics
 import subprocess
 import sys
 
-import torch
-from env_rate import random_actions, seconds
+from env_rate import random_actions, seconds, settled
 
-from andante.sim import make
-from andante.sim.env import Env
 from andante.sim.spec.randomization import Randomization, Uniform
 
 TARGET, MEMORY_GB = 0.90, 4.0
@@ -40,19 +37,6 @@ SENSORS = Randomization(
     observation_delay={"*": Uniform(0, 1)},
     action_delay=Uniform(0, 1),
 )
-
-
-def settled(task: str, worlds: int, threads: int, randomization: Randomization) -> Env:
-    """Worlds in the midst of their episodes, each at another tick of it."""
-    env = make(task, worlds, seed=1, threads=threads, device="cpu", randomization=randomization)
-    assert isinstance(env, Env)
-    env.reset()
-    saved = env.state_dict()
-    saved["tick"] = torch.arange(worlds) * env.spec.episode_ticks // worlds
-    env.load_state_dict(saved)
-    for actions in random_actions(env, 5, 10):
-        env.step(actions)
-    return env
 
 
 def ratio(task: str, n: int, worlds: int, threads: int, repeats: int, given: Randomization) -> float:

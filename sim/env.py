@@ -138,9 +138,7 @@ class Env:
         Raises:
             AndanteError: wrong shape, an action that is not finite, or no episode yet.
         """
-        check_actions(actions, self.num_worlds, self.spec.action_size)
-        if self._episode[0] < 0:
-            raise AndanteError("step before reset: no episode has begun")
+        check_actions(actions, self._episode, self.spec.action_size)
         n = actions.shape[1]
         executed = torch.cat((self._executed, actions.clamp(self._low, self._high)), 1)
         command = self._commands.advance(self._tick, n, self._draws)

@@ -77,9 +77,7 @@ class ForeignEnv(Worlds):
         Raises:
             AndanteError: wrong shape, an action that is not finite, or no episode yet.
         """
-        check_actions(actions, self.num_worlds, self.spec.action_size)
-        if self._episode[0] < 0:
-            raise AndanteError("step before reset: no episode has begun")
+        check_actions(actions, self._episode, self.spec.action_size)
         n = actions.shape[1]
         actions = actions.clamp(*self._limits)
         native, executed = self._native(actions)

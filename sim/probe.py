@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from andante.runtime.errors import AndanteError
-
 from .env import Observation, Outcome
 from .randomness import Draws
 from .spec.task import TaskSpec
@@ -79,9 +77,7 @@ class ProbeEnv(Worlds):
         Raises:
             AndanteError: wrong shape, an action that is not finite, or no episode yet.
         """
-        check_actions(actions, self.num_worlds, self.spec.action_size)
-        if self._episode[0] < 0:
-            raise AndanteError("step before reset: no episode has begun")
+        check_actions(actions, self._episode, self.spec.action_size)
         n = actions.shape[1]
         draws = self._draws()
         tick = self._tick[:, None] + torch.arange(n)

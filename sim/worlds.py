@@ -82,8 +82,11 @@ class Ends(NamedTuple):
         return cls(terminated, truncated & valid & ~terminated, valid, ended.any(1))
 
 
-def check_actions(actions: Tensor, num_worlds: int, action_size: int) -> None:
-    """Raise `AndanteError` unless `actions` are finite and of shape [B, n, A], n at least 1."""
+def check_actions(actions: Tensor, episode: Tensor, action_size: int) -> None:
+    """Raise `AndanteError` unless `actions` are finite and of shape [B, n, A], n at least 1, and the worlds'
+    `episode` [B] has begun.
+    """
+    num_worlds = len(episode)
     shape = (len(actions), actions.shape[-1]) if actions.dim() == 3 else ()
     if shape != (num_worlds, action_size) or actions.shape[1] == 0:
         raise AndanteError(f"actions: expected [{num_worlds}, n, {action_size}], found {list(actions.shape)}")
@@ -94,6 +97,8 @@ def check_actions(actions: Tensor, num_worlds: int, action_size: int) -> None:
             f"actions: expected finite values, found {actions[world, tick, column].item()} "
             f"(world {world}, tick {tick}, column {column})"
         )
+    if episode[0] < 0:
+        raise AndanteError("step before reset: no episode has begun")
 
 
 def check_saved(saved: dict[str, Any], num_worlds: int, keys: set[str]) -> None:

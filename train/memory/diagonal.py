@@ -7,6 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from .cell import MemoryCell, StateSpec
 from .scan import linear_scan
 
 LARGEST_MODULUS = 0.9999
@@ -29,6 +30,8 @@ class DiagonalRecurrence(nn.Module):
         super().__init__()
         self.nu = nn.Parameter((-(modulus / LARGEST_MODULUS).log()).log())
         self.phase = nn.Parameter(phase)
+        self.size = (modulus + phase).numel()
+        """N."""
         self.register_buffer("folded", None, persistent=False)
 
     def eigenvalues(self) -> Tensor:
@@ -66,6 +69,39 @@ class DiagonalRecurrence(nn.Module):
         if mode:
             self.folded = None
         return super().train(mode)
+
+
+class DiagonalCell(MemoryCell):
+    """A cell around one `DiagonalRecurrence`: what drives it, and how it is read, are all that differs."""
+
+    recurrence: DiagonalRecurrence
+
+    def drive(self, x: Tensor) -> Tensor:
+        """Inputs [..., F] -> what is added to the state [..., S]."""
+        raise NotImplementedError
+
+    def read(self, x: Tensor, h: Tensor) -> Tensor:
+        """Inputs [..., F] and the new state [..., S] -> output [..., Y]."""
+        raise NotImplementedError
+
+    def state_spec(self) -> tuple[StateSpec, ...]:
+        """The real and the imaginary parts."""
+        size = self.recurrence.size
+        return tuple(StateSpec(name, size, (0.0,) * size) for name in ("re", "im"))
+
+    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision."""
+        h = self.recurrence.step(self.drive(x), h)
+        return self.read(x, h), h
+
+    def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
+        """As the step loop; all but the recurrence itself is done for all decisions at once."""
+        h = self.recurrence.scan(self.drive(x), reset, valid, h0)
+        return self.read(x, h), h[-1]
+
+    def freeze(self) -> None:
+        """Fold lambda."""
+        self.recurrence.freeze()
 
 
 def _complex(packed: Tensor) -> Tensor:

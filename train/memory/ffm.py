@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .cell import MemoryCell, StateSpec
-from .diagonal import DiagonalRecurrence
+from .diagonal import DiagonalCell, DiagonalRecurrence
 
 CONTEXT = 4
 """c: how many frequencies each trace is kept at; the paper's."""
@@ -16,7 +15,7 @@ LONGEST = 1024.0
 """Decisions: longest initial time constant and period; the paper's longest episode."""
 
 
-class Ffm(MemoryCell):
+class Ffm(DiagonalCell):
     """S' = exp(a_m + i b_c) S + (W1 x) * sigmoid(W2 x), a grid of m traces by c frequencies;
     g = sigmoid(W3 x); y = LN(M [Re S', Im S']) * g + (W4 x) * (1 - g).
 
@@ -37,30 +36,13 @@ class Ffm(MemoryCell):
         self.mix = nn.Linear(2 * self.traces * CONTEXT, size)
         self.norm = nn.LayerNorm(size, elementwise_affine=False)
 
-    def state_spec(self) -> tuple[StateSpec, ...]:
-        """The real and the imaginary parts, the frequencies of a trace side by side."""
-        size = self.traces * CONTEXT
-        return tuple(StateSpec(name, size, (0.0,) * size) for name in ("re", "im"))
-
-    def step(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """One decision."""
-        h = self.recurrence.step(self._drive(x), h)
-        return self._read(x, h), h
-
-    def scan(self, x: Tensor, reset: Tensor, valid: Tensor, h0: Tensor) -> tuple[Tensor, Tensor]:
-        """As the step loop; all but the recurrence itself is done for all decisions at once."""
-        h = self.recurrence.scan(self._drive(x), reset, valid, h0)
-        return self._read(x, h), h[-1]
-
-    def freeze(self) -> None:
-        """Fold the decays and rotations."""
-        self.recurrence.freeze()
-
-    def _drive(self, x: Tensor) -> Tensor:
+    def drive(self, x: Tensor) -> Tensor:
+        """See `DiagonalCell`."""
         real = (self.input(x) * torch.sigmoid(self.input_gate(x))).repeat_interleave(CONTEXT, -1)
         return torch.cat([real, torch.zeros_like(real)], -1)
 
-    def _read(self, x: Tensor, h: Tensor) -> Tensor:
+    def read(self, x: Tensor, h: Tensor) -> Tensor:
+        """See `DiagonalCell`."""
         gate = torch.sigmoid(self.output_gate(x))
         read: Tensor = self.norm(self.mix(h)) * gate + self.skip(x) * (1.0 - gate)
         return read
