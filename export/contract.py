@@ -14,6 +14,7 @@ from andante.runtime.contract import (
     Trained,
     Verification,
 )
+from andante.sim.spec.randomization import Randomization
 from andante.sim.spec.task import TaskSpec
 from andante.train.policy import Policy
 
@@ -24,6 +25,7 @@ def build_contract(
     licence: str,
     verification: Verification,
     max_seen: tuple[float, ...],
+    randomization: Randomization | None = None,
 ) -> Contract:
     """Describe a policy.
 
@@ -33,9 +35,13 @@ def build_contract(
         licence: SPDX identifier for the policy.
         verification: of its export.
         max_seen: largest absolute value per state tensor.
+        randomization: of the training, which says for what timing it was.
     """
     spec = policy.spec
-    horizon = policy.execution_horizon
+    trained = randomization or Randomization()
+    horizons = trained.ticks("execution_horizon", policy.execution_horizon)
+    delays = trained.ticks("inference_delay", 0)
+    own = policy.execution_horizon
     return Contract(
         schema=SCHEMA,
         task=spec.name,
@@ -43,8 +49,8 @@ def build_contract(
         control_period_ns=spec.control_period_ns,
         decimation=spec.decimation,
         chunk_size=policy.chunk_size,
-        execution_horizon=Trained(values=(horizon,), default=horizon),
-        inference_delay=Trained(values=(0,), default=0),
+        execution_horizon=Trained(values=horizons, default=own if own in horizons else max(horizons)),
+        inference_delay=Trained(values=delays, default=min(delays)),
         max_gap_ticks=spec.max_gap_ticks,
         sources=spec.sources,
         actions=_centered(spec),

@@ -80,7 +80,12 @@ def export_policy(
     model = to_onnx(policy)
     unverified = Verification(decisions=0, resets=0, max_action_error=0.0, max_state_error=0.0)
     draft = build_contract(
-        policy, _provenance() | provenance, licence, unverified, (0.0,) * len(policy.state_spec())
+        policy,
+        _provenance() | provenance,
+        licence,
+        unverified,
+        (0.0,) * len(policy.state_spec()),
+        randomization,
     )
     session = PolicySession(model, draft, "", output)
 

@@ -24,6 +24,9 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("train.cli", "train", "train a policy on a task"),
+    "evaluate": Command("train.evaluate_command", "train", "play a run's policy in episodes of any length"),
+    "sweep": Command("train.sweep", "train", "train over seeds and values of fields, and compare"),
+    "check-recipe": Command("train.check", "train", "train a task's recipe, and check the result"),
     "play": Command("train.play", "train", "watch an agent on a task: video and plot"),
     "export": Command("export.cli", "export", "write a run's policy as one verified ONNX file"),
     "verify": Command("runtime.commands.verify", "train", "check a policy file's digest and golden trace"),
@@ -42,7 +45,7 @@ COMMANDS = {
 
 def usage() -> str:
     """The text of `andante --help`."""
-    lines = [f"  {name:<9}{command.summary}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<14}{command.summary}" for name, command in COMMANDS.items()]
     hint = "andante COMMAND --help tells a command's options."
     return "\n".join(["usage: andante COMMAND [OPTIONS]", "", *lines, "", hint])
 
@@ -66,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     # Two OpenMP threads that spin between kernels starve each other; must be set before torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        function = getattr(importlib.import_module(f"andante.{command.module}"), words[0])
+        function = getattr(importlib.import_module(f"andante.{command.module}"), words[0].replace("-", "_"))
         options = (tyro.conf.FlagCreatePairsOff,)
         status = tyro.cli(function, prog=f"andante {words[0]}", args=words[1:], config=options)
         sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -69,7 +70,10 @@ class Controller:
         """
         contract = policy.contract
         check_fit(contract, profile)
-        execution = Execution.resolve(contract, execution_horizon, inference_delay, mode, overlap)
+        worker = worker or Worker(policy)
+        self._horizon = execution_horizon
+        self._resolve = partial(Execution.resolve, delay=inference_delay, mode=mode, overlap=overlap)
+        execution = self._resolve(contract, execution_horizon, waits=not worker.immediate)
         period_ns = contract.control_period_ns
         self.profile = profile
         self.state = State.DISABLED
@@ -85,7 +89,7 @@ class Controller:
         operator = profile.operator
         self._heartbeat_ns = round((operator.heartbeat_s or HEARTBEAT_S) * 1e9)
         self._link_ns = math.inf if operator.link_s is None else round(operator.link_s * 1e9)
-        self.planner = Planner(policy, profile, self._measured, execution, worker or Worker(policy))
+        self.planner = Planner(policy, profile, self._measured, execution, worker)
         self._incoming: Planner | None = None
         self._blending = 0
         self._tick = -1
@@ -114,6 +118,11 @@ class Controller:
     def policy(self) -> PolicySession:
         """The policy in force: to be looked at, between ticks."""
         return self.planner.policy
+
+    @property
+    def swapping(self) -> bool:
+        """Whether another policy waits to take over."""
+        return self._incoming is not None
 
     def check_output(self, carries: Set[str]) -> None:
         """Refuse an output that cannot carry what this robot may be told, its fallback included.
@@ -182,30 +191,34 @@ class Controller:
         """Go over to another policy: at the next decision, gradually over a few ticks. Any thread may ask.
 
         A running one goes on until the new one has its first action. The new memory begins at its initial
-        values. A policy of the same digest is the one in force: it stays, with its memory.
+        values. A policy of the same digest is the one in force: it stays, with its memory. Delay, mode and
+        overlap stay what the constructor was asked for.
 
         Args:
             policy: warmed up here; owned by this controller from now on.
-            execution_horizon: as in the constructor.
-            worker: as in the constructor.
+            execution_horizon: as in the constructor; what was asked for last when None.
+            worker: as in the constructor; when None, a new one of the class of the present one. The property
+                `worker` shows it once the policy is in force, and it is the caller's to close as well.
 
         Raises:
             ProfileError: policy and profile do not fit. Nothing has changed.
-            AndanteError: another control period, or an untrained horizon. Nothing has changed.
+            AndanteError: another control period, or not trained to be executed that way. Nothing has changed.
         """
-        old, new = self.contract, policy.contract
-        if new.control_period_ns != old.control_period_ns:
-            periods = new.control_period_ns * 1e-6, old.control_period_ns * 1e-6
+        new = policy.contract
+        periods = [contract.control_period_ns * 1e-6 for contract in (new, self.contract)]
+        if periods[0] != periods[1]:
             raise AndanteError("a period of {:g} ms cannot take over from one of {:g} ms".format(*periods))
         check_fit(new, self.profile)
-        execution = Execution.resolve(new, execution_horizon)
+        horizon = self._horizon if execution_horizon is None else execution_horizon
+        execution = self._resolve(new, horizon, waits=not (worker or self.worker).immediate)
         if policy.digest == self.policy.digest:
             self._incoming = None
             return
         for _ in range(3):
             policy.infer()
-        worker = worker or Worker(policy)
+        worker = worker or type(self.worker)(policy)
         self._incoming = Planner(policy, self.profile, self._measured, execution, worker)
+        self._horizon = horizon
 
     def tick(self, tick: int, sample: Sample) -> JointCommand:
         """Advance by one control tick.
@@ -234,8 +247,8 @@ class Controller:
         self.counters.ticks += self._command.mode != "disabled"
         return self._command
 
-    def _watch(self, sample: Sample) -> bool:
-        """Raise the events that this tick's sample brings; whether the policy could begin with it."""
+    def _watch(self, sample: Sample) -> str | None:
+        """Raise the events that this tick's sample brings; the first reason not to begin anything with it."""
         measured, operator, now_ns = self._measured, sample.operator, sample.now_ns
         seeing = self.state is not State.WAIT_SENSORS or measured.stale is None
         events: list[tuple[str, str | None]] = [("e_stop", self._pressed(operator, now_ns))]
@@ -249,12 +262,12 @@ class Controller:
                 ("overrun", OVERRUN if sample.overrun else None),
                 *[("custom", predicate(measured)) for predicate in self._predicates],
             ]
-        quiet = seeing
+        trouble = None if seeing else measured.stale
         for event, reason in events:
             if reason is not None:
-                quiet = False
+                trouble = trouble or reason
                 self._raise(event, reason)
-        return quiet
+        return trouble
 
     def _pressed(self, operator: OperatorInput, now_ns: int) -> str | None:
         """Why the emergency stop counts as pressed. It is normally closed: silence is a reason."""
@@ -288,15 +301,15 @@ class Controller:
         if self.state is State.FALLBACK and self._fallback.final:
             self._enter(State.FAULT)
 
-    def _advance(self, quiet: bool, sample: Sample) -> None:
+    def _advance(self, trouble: str | None, sample: Sample) -> None:
         """Take the edges that need no event; then let the policy decide where it runs."""
-        stop = sample.operator.stop
+        stop, confirmed = sample.operator.stop, sample.operator.start
         if self._skipped > self.contract.max_gap_ticks:
             self._begin_anew()
         if stop and self.state in (State.START, State.READY, State.RUN):
             self._enter(State.STOP)
         elif self.state is State.WAIT_SENSORS:
-            self.waiting = self._measured.stale or self._measured.unmet()
+            self.waiting = trouble or self._measured.unmet()
             if stop:
                 self._enter(State.DISABLED)
             elif self.waiting is None:
@@ -310,8 +323,9 @@ class Controller:
             if self._fallback.final:
                 self._enter(State.FAULT)
         # The first decision needs a sound sample, and a chunk to hold on to.
-        elif self.state is State.READY and quiet and (sample.operator.start or not self.profile.confirm):
+        elif self.state is State.READY and trouble is None and (confirmed or not self.profile.confirm):
             self._enter(State.RUN)
+            self.planner.resting = True
         if self.state is State.RUN:
             self._run(sample)
 
@@ -364,12 +378,12 @@ class Controller:
             self.planner.actions.fill(command, self.planner.inputs.limited, measured.q)
             if self._blending:
                 self._blend(command)
-        elif state in (State.RUN, State.WAIT_SENSORS):
-            command.set_damping(measured.q, self._damping)
-        elif state in (State.START, State.READY):
+        elif state in (State.START, State.READY) or (state is State.RUN and self.planner.resting):
             self._start_sequence.advance(command, measured.state)
         elif state is State.STOP:
             self._stop_sequence.advance(command, measured.state)
+        elif state in (State.RUN, State.WAIT_SENSORS):
+            command.set_damping(measured.q, self._damping)
         else:
             self.counters.yields += self._fallback.fill(command, measured.q)
         if measured.stale is not None and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):

@@ -10,6 +10,9 @@ from .states import LIVE, State
 from .step_player import ResolvedStep, StepPlayer
 from .steps import EVENTS, RANK, Damping, External, Keep
 
+FORGOTTEN = 0.5
+"""Ticks of an event that one without it makes up for; less than 1, so that what flickers is not tolerated."""
+
 
 class FallbackPlayer:
     """What is tolerated, and the step in force. It only escalates until `reset`."""
@@ -32,7 +35,7 @@ class FallbackPlayer:
 
     def reset(self) -> None:
         """Nothing has been tolerated, no step is in force."""
-        self._count = dict.fromkeys(EVENTS, 0)
+        self._count = dict.fromkeys(EVENTS, 0.0)
         self._last = dict.fromkeys(EVENTS, -1)
         self._steps: tuple[ResolvedStep, ...] = ()
         self._end = math.inf
@@ -40,8 +43,8 @@ class FallbackPlayer:
     def tolerates(self, event: str, state: State, tick: int, skipped: int) -> bool:
         """Whether to carry on although `event` happened at `tick`, before which some were `skipped`."""
         if self._last[event] != tick:  # two reasons in one tick are one event
-            lasts = self._last[event] == tick - skipped - 1
-            self._count[event] = (self._count[event] if lasts else 0) + skipped + 1
+            quiet = tick - skipped - 1 - self._last[event]
+            self._count[event] = max(self._count[event] - FORGOTTEN * quiet, 0.0) + skipped + 1
             self._last[event] = tick
         return self._count[event] <= self._tolerance[event, state]
 

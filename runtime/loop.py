@@ -13,7 +13,7 @@ from .controller import Controller
 from .errors import AndanteError
 from .histogram import Histogram, Quantiles
 from .operator import OperatorSource, command_components
-from .realtime import Clock, MonotonicClock, tuned
+from .realtime import Clock, MonotonicClock, SteadyClock, tuned
 from .robots.base import Robot
 from .states import State
 
@@ -166,7 +166,7 @@ class RealtimeLoop:
         """
         if not 0.0 < seconds <= LONGEST_S:
             raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
-        controller, sample, clock = self.controller, self._sample, self.clock or MonotonicClock()
+        controller, sample, clock = self.controller, self._sample, SteadyClock(self.clock or MonotonicClock())
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
         timing = _Timing(inferences=controller.worker.inferences)
         controller.warmup()
@@ -179,11 +179,14 @@ class RealtimeLoop:
             tick, state, overrun = -1, controller.state, False
             while not self._finished():
                 expected = tick + 1
-                clock.sleep_until_ns(start_ns + expected * period_ns)
+                deadline_ns = start_ns + expected * period_ns
+                clock.sleep_until_ns(deadline_ns)
                 woken_ns = clock.now_ns()
+                if clock.lost_ns and self._e_stop is None:
+                    self.emergency_stop(f"the clock went back by {clock.lost_ns * 1e-6:.1f} ms")
                 tick = (woken_ns - start_ns) // period_ns
                 next_ns = start_ns + (tick + 1) * period_ns
-                lateness_ns = woken_ns - start_ns - expected * period_ns
+                lateness_ns = woken_ns - deadline_ns
                 timing.missed += tick - expected
                 timing.jitter.add(lateness_ns)
                 sample.overrun = overrun or tick > expected
@@ -251,8 +254,8 @@ class RealtimeLoop:
 
     def _read(self) -> None:
         found = self.robot.read()
-        self._sample.take(found)
         self._robot_stop = found.operator.e_stop
+        self._sample.take(found)
 
     def _consult(self) -> None:
         """Put into the sample what operator, robot and other threads want."""

@@ -50,17 +50,13 @@ class Measurement:
         self.signals = {name: self.values[place] for name, place in self.places.items()}
         self._profile = profile
         self._low, self._high = self._limits(profile)
-        self._within = np.ones((2, len(self.values)), np.bool_)
-        self._not_below, self._not_above = self._within
-        actuated = np.flatnonzero([joint.actuated for joint in profile.joints])
-        self._actuated = actuated
-        columns = np.full((2, len(actuated)), end)
+        self._not_below, self._not_above = self._within = np.ones((2, len(self.values)), np.bool_)
+        self._actuated = actuated = np.flatnonzero([joint.actuated for joint in profile.joints])
+        self._columns = columns = np.full((2, len(actuated)), end)
         for row, kind in enumerate(JOINT_KINDS):
             if kind in self.places:
                 columns[row] = self.places[kind].start + actuated
-        self._columns = columns
-        self.state = np.zeros((2, len(actuated)))
-        self.q, self.dq = self.state
+        self.q, self.dq = self.state = np.zeros((2, len(actuated)))
         self.usable = np.ones(len(actuated), np.bool_)
         self._stamps = [
             (name, view, _Stamps(profile.signals[name], view.shape)) for name, view in self.signals.items()

@@ -35,8 +35,10 @@ class Counters:
     """Evaluations beside the grid, for a tick that no chunk covers; the memory stays as it is."""
     refused: int = 0
     """Chunks that came late, or from before a reset."""
+    resting: int = 0
+    """Ticks of a running policy until its first chunk may act."""
     starved: int = 0
-    """Ticks of a running policy that no chunk covered."""
+    """Ticks of a running policy after that, that no chunk covered."""
     gaps: int = 0
     """Gaps so long that they reset the memory."""
     saturations: int = 0
@@ -65,12 +67,14 @@ class Execution:
         delay: int | None = None,
         mode: Mode | None = None,
         overlap: int | None = None,
+        waits: bool = False,
     ) -> Execution:
         """Fill in what is not given, from what the policy was trained for.
 
         `open_loop` plays chunks whole, `receding` replaces them before their end, `blend` too but gradually
         (over a third of a chunk, unless `overlap` says otherwise), `prefix` tells the policy which actions
-        are already committed (training-time real-time chunking; Black et al., 2025).
+        are already committed (training-time real-time chunking; Black et al., 2025). `waits` says whether the
+        worker may answer at a later tick than it is asked at.
 
         Raises:
             AndanteError: not trained, or mode and horizon do not go together.
@@ -80,6 +84,8 @@ class Execution:
             horizon = size
         s = _trained("execution horizon", contract.execution_horizon, horizon)
         d = _trained("inference delay", contract.inference_delay, delay)
+        if waits and max(contract.inference_delay.values) == 0:
+            raise AndanteError("the policy was trained for answers within their tick: no asynchronous worker")
         told = any(source.kind == "committed_actions" for source in contract.sources)
         natural: Mode = "prefix" if told else "open_loop" if s == size else "receding"
         mode = mode or natural
@@ -105,11 +111,7 @@ def _trained(what: str, trained: Trained, asked: int | None) -> int:
 
 @dataclass(eq=False)
 class Planner:
-    """Runs one policy: asks it on the grid t0 + k s, and finds the action of every tick.
-
-    Raises:
-        AndanteError: the policy was not trained to wait for such a worker.
-    """
+    """Runs one policy: asks it on the grid t0 + k s, and finds the action of every tick."""
 
     policy: PolicySession
     profile: InitVar[Profile]
@@ -121,6 +123,8 @@ class Planner:
     """d now; grows where inference takes longer than it."""
     acted: bool = field(init=False)
     """Whether there has been an action since the memory's reset."""
+    resting: bool = field(init=False)
+    """Whether the robot rests at its start pose until the first chunk acts; nothing is missing until then."""
 
     def __post_init__(self, profile: Profile) -> None:
         self.contract = contract = self.policy.contract
@@ -128,11 +132,10 @@ class Planner:
         self.safety = SafetyFilter(contract, profile)
         self.actions = ActionMap(contract, profile)
         self._delays = sorted(contract.inference_delay.values)
-        if not self.worker.immediate and self._delays[-1] == 0:
-            raise AndanteError("the policy was trained for answers within their tick: no asynchronous worker")
         width, overlap = len(contract.action_joints), self.execution.overlap
         self._chunks = ChunkBuffer(contract.chunk_size, width, self._delays[-1], overlap)
         self._asked: int | None = None
+        self._commits, self._epoch = False, 0
         self.reset()
 
     def reset(self) -> None:
@@ -141,7 +144,7 @@ class Planner:
         self.inputs.restart()
         self._origin: int | None = None
         self._next: int | None = None
-        self.acted = False
+        self.acted = self.resting = False
         self.delay = self.execution.delay
         # A thread that is inferring still reads the memory.
         self._must_reset = not self.worker.idle
@@ -180,6 +183,9 @@ class Planner:
                 counters.off_grid += 1
                 failure = self.receive(tick, sample.answered, counters)
             if failure is None and not self.play(tick):
+                if self.resting and since < self.delay:
+                    counters.resting += 1
+                    return None
                 counters.starved += 1
                 return "starvation", f"no chunk covers tick {tick}"
         return failure

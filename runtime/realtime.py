@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
@@ -42,8 +42,7 @@ class MonotonicClock:
 class VirtualClock:
     """A clock that jumps to every deadline: a loop on it runs as fast as it can, and is never late."""
 
-    def __init__(self) -> None:
-        self._now_ns = 0
+    _now_ns: int = 0
 
     def now_ns(self) -> int:
         """The time."""
@@ -52,6 +51,29 @@ class VirtualClock:
     def sleep_until_ns(self, deadline_ns: int) -> None:
         """Have it be that time."""
         self._now_ns = max(self._now_ns, deadline_ns)
+
+
+class SteadyClock:
+    """Another clock, without its leaps back: where it goes back, this one stands still, and says so."""
+
+    lost_ns: int = 0
+    """How far it has gone back, all in all."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ns = clock.now_ns()
+
+    def now_ns(self) -> int:
+        """The time."""
+        now_ns = self._clock.now_ns() + self.lost_ns
+        self.lost_ns += max(self._last_ns - now_ns, 0)
+        self._last_ns = max(self._last_ns, now_ns)
+        return self._last_ns
+
+    def sleep_until_ns(self, deadline_ns: int) -> None:
+        """Return at the deadline or later."""
+        self._clock.sleep_until_ns(deadline_ns - self.lost_ns)
+        self._last_ns = max(self._last_ns, deadline_ns)
 
 
 @contextmanager
@@ -67,34 +89,29 @@ def tuned(fifo_priority: int | None, cpu: int | None, helper: int | None = None)
         What each measure came to: `ok`, `not asked for`, or the error.
     """
     results: dict[str, str] = {}
-    scheduler, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    affinity, interval, collecting = os.sched_getaffinity(0), sys.getswitchinterval(), gc.isenabled()
     libc = ctypes.CDLL(None, use_errno=True)
-    locked = False
-    try:
+    with ExitStack() as undo:
+        for thread in (0,) if helper is None else (0, helper):
+            undo.callback(os.sched_setscheduler, thread, os.sched_getscheduler(0), os.sched_getparam(0))
+        undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+        undo.callback(sys.setswitchinterval, sys.getswitchinterval())
         results["SCHED_FIFO"] = _attempt(_set_fifo, fifo_priority)
         if helper is not None and fifo_priority is not None:
             results["SCHED_FIFO of inference"] = _attempt(lambda p: _set_fifo(p, helper), fifo_priority - 1)
         results["affinity"] = _attempt(lambda core: os.sched_setaffinity(0, {core}), cpu)
         locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
         results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
+        if locked:
+            undo.callback(libc.munlockall)
+        if gc.isenabled():
+            undo.callback(gc.enable)
         # A collection that walks the whole heap takes longer than a tick may.
         gc.collect()
+        undo.callback(gc.unfreeze)
         gc.freeze()
         gc.disable()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        results |= {"gc": "ok", "switch interval": "ok"}
-        yield results
-    finally:
-        sys.setswitchinterval(interval)
-        gc.unfreeze()
-        if collecting:
-            gc.enable()
-        if locked:
-            libc.munlockall()
-        os.sched_setaffinity(0, affinity)
-        for thread in (0,) if helper is None else (0, helper):
-            os.sched_setscheduler(thread, scheduler, parameters)
+        yield results | {"gc": "ok", "switch interval": "ok"}
 
 
 def _set_fifo(priority: int, thread: int = 0) -> None:

@@ -85,8 +85,7 @@ class SafetyFilter:
         self._actions = SaturationCounter(self._action_low, self._action_high)
         self._torques = SaturationCounter(self._effort_low, self._effort)
         size = len(self._effort)
-        self._errors = np.zeros((2, size))
-        self._pd, self._damping = self._errors
+        self._pd, self._damping = self._errors = np.zeros((2, size))
         self._total, self._allowed, self._low, self._high = np.zeros((4, size))
         self._blind, self._beyond = np.zeros((2, size), np.bool_)
         self._finite = np.zeros((5, size), np.bool_)

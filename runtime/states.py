@@ -35,7 +35,7 @@ class Reset(Enum):
     SEQUENCE = "sequence"
     """Phase of the start and stop sequences."""
     EVENTS = "events"
-    """For how many ticks in a row each event has been tolerated."""
+    """For how many ticks each event has been tolerated."""
     SIGNALS = "signals"
     """When each signal was measured last, and how often in a row it was the same."""
     COUNTERS = "counters"

@@ -28,9 +28,9 @@ class Gains(Record, frozen=True):
 
 
 class Keep(Record, frozen=True, tag="keep", tag_field="action"):
-    """Carry on while the event lasts, for so many ticks in a row, skipped ones included.
+    """Carry on for so many ticks of the event, skipped ones included; two without it make up for one with it.
 
-    A starved policy's last action is held; before its first one the joints are damped.
+    A starved policy's last action is held; before its first one, the pose where the start sequence ended.
     """
 
     ticks: Positive

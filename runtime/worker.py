@@ -78,6 +78,9 @@ class Worker:
         self._done = self._pending = False
         return self._answer
 
+    def close(self) -> None:
+        """End what it holds: nothing, where it decides within the request."""
+
     def _begin(self) -> None:
         answer, start = self._answer, time.perf_counter_ns()
         try:

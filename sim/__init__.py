@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .spec.randomization import Randomization
+    from .spec.task import TaskSpec
     from .worlds import Worlds
 
 
 def make(
-    name: str,
+    task: str | TaskSpec,
     num_worlds: int = 256,
     seed: int = 0,
     threads: int | None = None,
@@ -20,7 +21,7 @@ def make(
     """Parallel worlds of one task.
 
     Args:
-        name: Task.
+        task: Its name, or its declaration with changes, such as other sources of actions.
         num_worlds: B.
         seed: Of every random draw.
         threads: Native simulation threads; all usable cores by default. Results do not depend on it.
@@ -33,28 +34,40 @@ def make(
             to be randomised that the task does not have.
     """
     # `andante.sim.spec` and `andante.sim.robot` live in this package and must not pull in torch.
+    from dataclasses import replace
+
     from andante.runtime.errors import AndanteError
 
     from .env import Env
     from .foreign import ForeignEnv
     from .probe import ProbeEnv
+    from .spec import get_spec
     from .tasks import PROBES, get_task
 
     for key, value in (("num_worlds", num_worlds), ("threads", threads)):
         if value is not None and value < 1:
             raise AndanteError(f"{key} must be at least 1, found {value}")
+    name = task if isinstance(task, str) else task.name
     family = name.partition("/")[0]
-    if family in ("gym", "popgym", *PROBES) and randomization is not None and not randomization.nominal:
+    if family not in ("gym", "popgym", *PROBES):
+        functions = get_task(name)
+        if not isinstance(task, str):
+            functions = replace(functions, spec=task)
+        return Env(
+            functions, num_worlds, seed=seed, threads=threads, randomization=randomization, device=device
+        )
+    if randomization is not None and not randomization.nominal:
         raise AndanteError(f"task {name!r} has no robot: nothing of it can be randomised or delayed")
-    if family in ("gym", "popgym", *PROBES) and device not in ("auto", "cpu"):
+    if device not in ("auto", "cpu"):
         raise AndanteError(f"task {name!r} has no physics of ours: it runs on 'cpu', not on {device!r}")
-    if family in ("gym", "popgym"):
-        return ForeignEnv(name, num_worlds, seed)
+    if not isinstance(task, str) and task.sources != get_spec(name).sources:
+        raise AndanteError(
+            f"task {name!r} has no robot: it cannot tell a policy what it did or is about to do"
+        )
     if family in PROBES:
-        return ProbeEnv(PROBES[family](name), num_worlds, seed)
-    return Env(
-        get_task(name), num_worlds, seed=seed, threads=threads, randomization=randomization, device=device
-    )
+        probe = PROBES[family](name)
+        return ProbeEnv(probe if isinstance(task, str) else replace(probe, spec=task), num_worlds, seed)
+    return ForeignEnv(name, num_worlds, seed)
 
 
 __all__ = ["make"]

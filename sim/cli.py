@@ -19,7 +19,11 @@ def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
     if name is not None:
         print(describe(get_spec(name)))
         return
-    width = max(map(len, TASKS))
+    rows = [("task", "return to expect", "what")]
     for spec in TASKS.values():
-        print(f"{spec.name:<{width}}  {spec.summary}")
+        expected = "" if spec.expected is None else "{:g} to {:g}".format(*spec.expected)
+        rows.append((spec.name, expected, spec.summary))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
     print(f"\nalso: {', '.join(FAMILIES)}")

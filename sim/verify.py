@@ -47,6 +47,12 @@ class ClosedLoopCheck:
         """Whether the file does in closed loop what the run did, without a fault."""
         return self.deviation <= RETURN_TOLERANCE and not self.faults
 
+    def __str__(self) -> str:
+        run = self.result
+        returns = f"return {self.measured:.3f}, the run's {run.trained:.3f}, random {run.random_return:.3f}"
+        apart = f"{self.deviation:.2%} apart (at most {RETURN_TOLERANCE:.0%})"
+        return f"{returns}, {run.episodes} episodes: {apart}"
+
 
 def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
     """Run the episodes of the run's evaluation with the policy file: same seed, same initial states.

@@ -23,10 +23,12 @@ from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.train import PPO, Policy, PPOConfig
-from andante.train.checkpoint import Checkpoint, load_run, write_atomically
+from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.evaluate import Evaluation, evaluate
-from andante.train.learn import evaluate_for_selection
+from andante.train.files import write_atomically
+from andante.train.metrics import read_metrics
 from andante.train.replay import replay_dump
+from andante.train.selection import challenge
 
 TASK = "pendulum-swingup-blind"
 SMALL = (
@@ -94,6 +96,11 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert_same(vars(first.best), vars(second.best))
     results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
     assert results[0]["return"] == results[1]["return"]
+    metrics = [read_metrics(folder / "metrics.jsonl") for folder in (one, other)]
+    for row in (*metrics[0], *metrics[1]):
+        assert row.pop("seconds") > 0.0
+    assert metrics[0] == metrics[1]
+    assert [row["iteration"] for row in metrics[0]] == list(range(1, len(metrics[0]) + 1))
 
 
 ITERATIONS = 80
@@ -116,6 +123,8 @@ def test_ctrl_c_writes_a_checkpoint_and_resuming_equals_no_interruption(uninterr
     assert "--resume continues" in process.stdout.read()
     iteration = Checkpoint.read(folder / "checkpoint.pt").trainer["iteration"]
     assert 0 < iteration < ITERATIONS
+    assert read_metrics(folder / "metrics.jsonl")[-1]["iteration"] == iteration
+    assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     process = start("train", TASK, "--run-dir", str(folder), "--resume")
     assert process.wait(timeout=300) == 0, process.stdout.read()
     assert_same_run(folder, uninterrupted)
@@ -148,13 +157,18 @@ def test_a_run_leaves_its_files_and_reads_back(short_run):
         ".lock",
         "checkpoint.pt",
         "config.json",
+        "learning_curve.png",
+        "metrics.jsonl",
+        "provenance.json",
         "result.json",
     }
     run = load_run(short_run)
     assert run.config.policy.hidden_size == 16 and run.spec.name == TASK
     assert run.result.ticks == 3 * TICKS_PER_ITERATION
     assert json.loads((short_run / "result.json").read_text())["return"] == run.result.returned
-    assert {"train.torch", "train.seed"} <= run.provenance.keys()
+    assert json.loads((short_run / "provenance.json").read_text()) == run.provenance
+    versions = {f"train.{name}" for name in ("andante", "torch", "mujoco", "numpy", "python")}
+    assert versions | {"train.seed", "train.device"} <= run.provenance.keys()
     best = Checkpoint.read(short_run / "checkpoint.pt").best
     assert_same(dict(run.policy.state_dict()), dict(best.policy))
 
@@ -242,6 +256,44 @@ def test_a_longer_budget_continues_the_run(tmp_path):
     assert_same(*(Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other)))
 
 
+def test_resuming_goes_on_with_the_curriculum(tmp_path):
+    worlds = tmp_path / "worlds.yaml"
+    worlds.write_text(
+        "damping: {hinge: {kind: uniform, low: 0.5, high: 2}}\n"
+        "curriculum:\n"
+        "  ranges: [damping.hinge]\n"
+        "  teacher: {kind: success, start: {damping.hinge: 1}, episodes: 2}\n"
+    )
+    more = ("--randomization", str(worlds), "--evaluations", "1")
+    folder, other = tmp_path / "two", tmp_path / "one"
+    assert main(words(folder, 6, *more)) == 0
+    halfway = Checkpoint.read(folder / "checkpoint.pt").trainer["scheduler"]["env"]["randomizer"]
+    assert main([*words(folder, 12), "--resume"]) == 0
+    assert main(words(other, 12, *more)) == 0
+    resumed, uninterrupted = (Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other))
+    assert_same(resumed, uninterrupted)
+    with pytest.raises(AssertionError):
+        assert_same(halfway["lessons"], resumed["scheduler"]["env"]["randomizer"]["lessons"])
+
+
+def test_resuming_goes_on_with_pending_chunks(tmp_path):
+    """The iteration ends in the middle of chunks: worlds have delays and horizons of their own."""
+    worlds = tmp_path / "worlds.yaml"
+    worlds.write_text(
+        "inference_delay: {kind: choice, values: [0, 1]}\n"
+        "execution_horizon: {kind: choice, values: [2, 3]}\n"
+        "dropped_decisions: 0.2\n"
+    )
+    more = ("--randomization", str(worlds), "--evaluations", "1", "--committed-actions", "1")
+    more += ("--execution-horizon", "3")
+    folder, other = tmp_path / "two", tmp_path / "one"
+    ticks = [str(iterations * 16 * 8 * 3) for iterations in (2, 4)]
+    assert main([*words(folder, 2, *more), "--ticks", ticks[0]]) == 0
+    assert main([*words(folder, 2), "--ticks", ticks[1], "--execution-horizon", "3", "--resume"]) == 0
+    assert main([*words(other, 2, *more), "--ticks", ticks[1]]) == 0
+    assert_same(*(Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other)))
+
+
 @pytest.mark.parametrize("iterations", [2, 3])
 def test_a_finished_run_without_ticks_left_is_left_alone(short_run, capsys, iterations):
     before = {path.name: path.read_bytes() for path in short_run.iterdir()}
@@ -288,29 +340,34 @@ def test_a_run_may_train_in_a_thread(tmp_path):
     assert load_run(tmp_path / "run").result
 
 
-def test_the_best_of_the_evaluated_policies_is_kept_and_reported(tmp_path, monkeypatch):
-    returns, seen, seeds = iter([5.0, 3.0, 1.0]), [], []
+def test_the_best_policy_has_won_twice_in_different_episodes_and_is_reported_in_others(tmp_path, monkeypatch):
+    returns = [(1.0, 2.0), (3.0, 0.5), (0.5, None), (5.0, 4.0), (4.0, None), (9.0, 4.0)]
+    waiting, policies, seeds = [each for pair in returns for each in pair if each is not None], [], []
 
-    def fall(policy, task, episodes, seed, **options):
+    def play(policy, task, episodes, seed, **options):
         seeds.append(seed)
-        if len(seen) == 3:
+        if not waiting:
             return evaluate(policy, task, episodes, seed, **options)
-        seen.append({name: value.clone() for name, value in policy.state_dict().items()})
-        return Evaluation(torch.full((episodes,), next(returns)))
+        policies.append({name: value.clone() for name, value in policy.state_dict().items()})
+        return Evaluation(torch.full((episodes,), waiting.pop(0)))
 
-    monkeypatch.setattr("andante.train.learn.evaluate", fall)
+    monkeypatch.setattr("andante.train.selection.evaluate", play)
     ppo = make_trainer()
-    assert ppo.learn(ticks=3 * TICKS_PER_ITERATION, run_dir=tmp_path / "run")
+    assert ppo.learn(ticks=6 * TICKS_PER_ITERATION, run_dir=tmp_path / "run")
     run = load_run(tmp_path / "run")
-    assert Checkpoint.read(tmp_path / "run" / "checkpoint.pt").best.returned == 5.0
-    assert_same(dict(run.policy.state_dict()), seen[0])
-    expected = evaluate(run.policy, TASK, run.result.episodes, run.result.seed).returns.mean().item()
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["return"] for row in rows] == [first for first, _ in returns]
+    assert [row["best_return"] for row in rows] == [1.0, 1.0, 1.0, 4.0, 4.0, 4.0]
+    assert Checkpoint.read(tmp_path / "run" / "checkpoint.pt").best.returned == 4.0
+    first, second, result = seeds[0], seeds[1], run.result.seed
+    assert seeds == [first, second, first, second, first, first, second, first, first, second, result]
+    assert len({run.config.seed, first, second, result}) == 4
+    assert_same(dict(run.policy.state_dict()), policies[5])
+    expected = evaluate(run.policy, TASK, run.result.episodes, result).returns.mean().item()
     assert run.result.returned == expected
     # The trainer's own policy is still the last one.
-    assert_same(dict(ppo.policy.state_dict()), seen[2])
-    assert not torch.equal(seen[0]["decoder.means.weight"], seen[2]["decoder.means.weight"])
-    training, selection, result = run.config.seed, seeds[0], run.result.seed
-    assert seeds == [selection] * 3 + [result] and len({training, selection, result}) == 3
+    assert_same(dict(ppo.policy.state_dict()), policies[-1])
+    assert not torch.equal(policies[5]["decoder.means.weight"], policies[-1]["decoder.means.weight"])
 
 
 def test_a_run_of_a_script_can_be_continued_from_the_command_line(tmp_path):
@@ -427,13 +484,13 @@ def test_a_nan_stops_the_run_and_leaves_a_dump_that_replays(short_run, tmp_path,
 def test_a_nan_in_an_evaluation_stops_the_run_and_leaves_a_dump_that_replays(tmp_path, monkeypatch, capsys):
     """As where only the world of an evaluation leads the policy out of all bounds."""
 
-    def diverge(policy, config):
+    def diverge(policy, config, best):
         broken = copy.deepcopy(policy)
         broken.decoder.means.bias.data.fill_(torch.inf)
-        return evaluate_for_selection(broken, config)
+        return challenge(broken, config, best)
 
     for module in ("learn", "replay"):
-        monkeypatch.setattr(f"andante.train.{module}.evaluate_for_selection", diverge)
+        monkeypatch.setattr(f"andante.train.{module}.challenge", diverge)
     assert main(words(tmp_path / "run", 3)) == 1
     assert f"stopped at {TICKS_PER_ITERATION} ticks: action is not finite" in capsys.readouterr().err
     assert Checkpoint.read(tmp_path / "run" / "checkpoint.pt").best is None

@@ -20,10 +20,12 @@ def build(name: str) -> torch.nn.Module:
 @pytest.mark.parametrize("batch", [(), (4,), (2, 4)])
 def test_leading_dimensions_are_independent_decisions(name, batch):
     decoder, y = build(name), torch.randn(*batch, INPUT)
-    means = decoder(y)
-    assert means.shape == (*batch, CHUNK, ACTIONS)
-    alone = [decoder(row) for row in y.reshape(-1, INPUT)]
-    torch.testing.assert_close(means.reshape(-1, CHUNK, ACTIONS), torch.stack(alone))
+    last = torch.randn(*batch, ACTIONS)
+    chunk = decoder.complete(decoder(y), last)
+    assert chunk.shape == (*batch, CHUNK, ACTIONS)
+    rows = zip(y.reshape(-1, INPUT), last.reshape(-1, ACTIONS), strict=True)
+    alone = [decoder.complete(decoder(row), before) for row, before in rows]
+    torch.testing.assert_close(chunk.reshape(-1, CHUNK, ACTIONS), torch.stack(alone))
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -60,5 +62,7 @@ def test_every_action_of_a_gru_chunk_teaches_what_the_memory_says():
 
 
 def test_unknown_decoder_lists_the_decoders():
-    with pytest.raises(AndanteError, match=r"^no chunk decoder 'lstm'; decoders: mlp, gru$"):
+    with pytest.raises(
+        AndanteError, match=r"^no chunk decoder 'lstm'; decoders: mlp, gru, hold, interpolate$"
+    ):
         make_decoder("lstm", INPUT, HIDDEN, CHUNK, ACTIONS)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rig import Rig
 from small_policy import write_small_policy
 
-from andante.runtime.command import FIELDS
+from andante.runtime.command import FIELDS, Sample
 from andante.runtime.contract import Trained
 from andante.runtime.controller import SWAP_TICKS, Controller
 from andante.runtime.errors import AndanteError, ProfileError
@@ -105,7 +105,40 @@ def test_answers_are_taken_at_exactly_the_delay_that_is_given(patient_path, dela
     rig = pendulum(patient_path, inference_delay=delay).go(State.READY)
     found = swing(rig, 30)
     assert found[delay:] == reference(patient_path, 30, 3, delay)[delay:]
-    assert rig.controller.counters.starved == delay  # before the first chunk acts
+    counters = rig.controller.counters
+    assert (counters.resting, counters.starved) == (delay, 0)
+
+
+@pytest.fixture
+def waiting_arm(tmp_path):
+    """An arm whose policy answers after two ticks, and whose profile tolerates no starvation."""
+    timing = {"inference_delay": Trained(values=(2,), default=2)}
+    timing["execution_horizon"] = Trained(values=(2,), default=2)
+    damping = [{"action": "damping", "gains": "damping"}]
+    table = {"starvation": damping, "stale_source": [{"action": "keep", "ticks": 9}, *damping]}
+    events = ("overrun", "non_finite", "limit", "e_stop")
+    profile = arm_profile(tmp_path, fallback=dict.fromkeys(events, damping) | table)
+    return Rig(arm_policy(tmp_path, **timing), profile)
+
+
+def test_robot_rests_at_its_start_pose_until_the_first_chunk_acts(waiting_arm):
+    rig = waiting_arm.go(State.READY)
+    rest = rig.tick()
+    for _ in range(2):
+        command = rig.tick(start=True)
+        np.testing.assert_array_equal(command.rows, rest.rows)
+    assert rig.state is State.RUN
+    assert not np.array_equal(rig.tick().q, rest.q)
+    counters = rig.controller.counters
+    assert (counters.resting, counters.starved, rig.controller.fault) == (2, 0, None)
+
+
+def test_long_gap_in_run_is_no_second_rest(waiting_arm):
+    rig = waiting_arm.go(State.RUN)
+    for _ in range(4):
+        rig.tick()
+    rig.tick(skip=rig.controller.contract.max_gap_ticks + 1)
+    assert (rig.state, rig.controller.counters.starved) == (State.FAULT, 1)
 
 
 def test_memory_advances_when_the_answer_is_taken_and_not_before(patient_path):
@@ -302,6 +335,40 @@ def test_swap_happens_at_a_decision_and_gradually(path, tmp_path):
         share = max(0.0, (SWAP_TICKS - i) / (SWAP_TICKS + 1))
         assert found[i] == pytest.approx(share * old[-1] + (1 - share) * wanted[i], abs=1e-6)
     assert rig.controller.counters.starved == 0
+
+
+def test_swap_keeps_what_was_asked_of_the_execution(patient_path, tmp_path):
+    changes = {"inference_delay": Trained(values=(0, 1, 2), default=0)}
+    horizons = Trained(values=(2, 3), default=3)
+    other = write_small_policy(tmp_path / "other.onnx", seed=5, execution_horizon=horizons, **changes)
+    policy, new = load_policy(patient_path), load_policy(other)
+    first = AsynchronousWorker(policy)
+    asked = {"horizon": 2, "inference_delay": 1, "mode": "blend", "overlap": 2}
+    controller = Rig(policy, load_profile("pendulum"), worker=first, **asked).controller
+    controller.swap(new)
+    controller.activate()
+    sample = Sample.allocate(controller.profile.signals, 1)
+    controller.tick(0, sample)
+    assert controller.policy is new and controller.planner.execution == Execution("blend", 2, 1, 2)
+    assert isinstance(controller.worker, AsynchronousWorker) and controller.worker is not first
+    controller.swap(load_policy(patient_path), 3)
+    controller.tick(1, sample)
+    assert controller.planner.execution == Execution("blend", 3, 1, 2)
+    controller.worker.close()
+
+
+def test_swap_to_a_policy_that_cannot_be_executed_that_way_changes_nothing(path, patient_path):
+    policy = load_policy(patient_path)
+    worker = AsynchronousWorker(policy)
+    controller = Rig(policy, load_profile("pendulum"), worker=worker).controller
+    threads = threading.active_count()
+    with pytest.raises(AndanteError, match="trained for answers within their tick: no asynchronous worker"):
+        controller.swap(load_policy(path))
+    assert threading.active_count() == threads
+    controller.activate()
+    controller.tick(0, Sample.allocate(controller.profile.signals, 1))
+    assert controller.policy is policy
+    worker.close()
 
 
 def test_swap_to_a_policy_with_delay_keeps_the_old_one_until_the_new_one_acts(path, patient_path):

@@ -68,23 +68,23 @@ class ScriptedWorker(Worker):
 
 WAITING = {
     # lateness, decisions lost, then by robot the commands, the reason and refused chunks.
-    "late once": ({3: 2}, {9}, (("damp 1, policy 149", None), ("damp 1, policy 149", None)), 1),
+    "late once": ({3: 2}, {9}, (("stand 1, policy 149", None), ("stand 1, policy 149", None)), 1),
     "slower than the chunk": (
         dict.fromkeys(range(3, 99), 8),
         range(9, 99),
-        (("damp 1, policy 14, crouch 75, damp", 15), ("damp 1, policy 16, crouch 50, damp", 17)),
+        (("stand 1, policy 14, crouch 75, damp", 15), ("stand 1, policy 16, crouch 50, damp", 17)),
         0,
     ),
     "never answers": (
         dict.fromkeys(range(3, 99), FOREVER),
         range(9, 99),
-        (("damp 1, policy 14, crouch 75, damp", 15), ("damp 1, policy 16, crouch 50, damp", 17)),
+        (("stand 1, policy 14, crouch 75, damp", 15), ("stand 1, policy 16, crouch 50, damp", 17)),
         0,
     ),
     "never has": (
         dict.fromkeys(range(99), FOREVER),
         range(99),
-        (("damp 3, crouch 75, damp", 3), ("damp 5, crouch 50, damp", 5)),
+        (("stand 4, crouch 75, damp", 4), ("stand 6, crouch 50, damp", 6)),
         0,
     ),
 }

@@ -162,6 +162,45 @@ def test_emergency_stop_of_the_robot_itself_is_one(pendulum):
     assert report.faults == ("e_stop: mushroom",)
 
 
+def test_emergency_stop_of_the_robot_is_told_even_if_its_sample_is_of_no_use(pendulum):
+    controller, robot = pendulum
+    read = robot.read
+
+    def pressed():
+        sample = replace(read(), values={})
+        sample.operator.e_stop = "mushroom"
+        return sample
+
+    robot.on_write = {30: lambda: setattr(robot, "read", pressed)}
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
+    assert report.faults == ("e_stop: mushroom",)
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_clock_that_goes_back_is_a_fault_and_every_tick_has_its_command(pendulum, asleep):
+    controller, robot = pendulum
+    clock = FakeClock()
+    sleep = clock.sleep_until_ns
+
+    def go_back():
+        clock.time_ns -= 10**12
+
+    def fall_asleep(deadline_ns):
+        sleep(deadline_ns)
+        clock.sleep_until_ns = sleep
+        go_back()
+
+    if asleep:
+        robot.on_write = {40: lambda: setattr(clock, "sleep_until_ns", fall_asleep)}
+    else:
+        robot.on_write = {40: go_back}
+    report = RealtimeLoop(controller, robot, clock=clock).run(seconds=1.0)
+    assert report.faults == ("e_stop: the clock went back by 1000000.0 ms",)
+    assert (report.state, report.missed) == ("fault", 0)
+    assert [command.tick for command in robot.commands] == list(range(26 + 50))
+    assert [command.mode for command in robot.commands[39:42]] == ["track", "damping", "damping"]
+
+
 def test_observer_that_fails_is_a_reported_fault(pendulum):
     controller, robot = pendulum
 

@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from humanoid import humanoid_policy, humanoid_profile
 from hypothesis import given, strategies as st
 from mcap.reader import make_reader
+from msgspec import structs
 from rig import Rig
 from small_policy import write_small_policy
 
@@ -52,9 +53,9 @@ def policy_path(tmp_path_factory):
     return write_small_policy(tmp_path_factory.mktemp("recorder") / "policy.onnx")
 
 
-def record(policy_path, path=None, run_s=2.0, faults=(), faults_in=None, clock=None, **options):
-    """Run the simulated pendulum as fast as it goes; the recorder, closed, and the report."""
-    controller = Controller(load_policy(policy_path), load_profile("pendulum"))
+def record(policy_path, path=None, run_s=2.0, faults=(), faults_in=None, clock=None, run=None, **options):
+    """Run the simulated robot as fast as it goes; the recorder, closed, and the report."""
+    controller = Controller(load_policy(policy_path), **({"profile": load_profile("pendulum")} | (run or {})))
     robot = FaultyRobot(SimRobot(controller.contract, controller.profile), faults, sleep=lambda _: None)
     recorder = Recorder(controller, path, faults=faults_in, **options)
     loop = RealtimeLoop(controller, robot, clock=clock or VirtualClock(), observers=[recorder.add])
@@ -320,8 +321,44 @@ def test_fault_writes_what_was_before_and_what_came_after(policy_path, tmp_path)
     ticks = recording.integers("tick")
     assert ticks[0] == 300 - 99 and ticks[-1] == 300 + AFTER_S / PERIOD_S
     assert np.isnan(recording.numbers("signals", "joint_position")[99])
-    with pytest.raises(AndanteError, match="begins in the middle of a run: only"):
-        replay(recording, load_policy(policy_path))
+    again = replay(recording, load_policy(policy_path))
+    assert again.equal and again.ticks == len(recording.rows) - 10  # a snapshot is taken every ten ticks
+    other = structs.replace(recording.snapshot, values={})
+    with pytest.raises(AndanteError, match="snapshot is of another version"):
+        replay(replace(recording, snapshot=other), load_policy(policy_path))
+
+
+def test_fault_of_a_robot_that_was_not_running_can_only_be_looked_at(policy_path, tmp_path):
+    faults = (Fault(kind="nan", from_tick=300, to_tick=301, signal="joint_position"),)
+    profile = structs.replace(load_profile("pendulum"), confirm=True)
+    recorder, _ = record(policy_path, None, 20.0, faults, tmp_path, seconds=2.0, run={"profile": profile})
+    with pytest.raises(AndanteError, match="begins in the middle of a run, and its policy did not run there"):
+        replay(read_recording(*recorder.written), load_policy(policy_path))
+
+
+@pytest.mark.parametrize("begin", [200, 201, 202])
+def test_fault_in_mid_run_of_a_walking_robot_replays(tmp_path, begin):
+    path = write_small_policy(
+        tmp_path / "policy.onnx",
+        "quadruped",
+        chunk_size=6,
+        inference_delay=Trained(values=(2,), default=2),
+        execution_horizon=Trained(values=(3,), default=3),
+    )
+    profile = load_profile("quadruped")
+    joints = tuple(structs.replace(joint, velocity=1e3, position=None) for joint in profile.joints)
+    profile = structs.replace(profile, confirm=False, max_tilt=3.2, joints=joints)
+    fault = Fault(kind="drop", from_tick=begin, to_tick=9999, signal="joint_position")
+    run = {"profile": profile, "mode": "blend", "overlap": 2}
+    recorder, report = record(path, None, 20.0, (fault,), tmp_path, seconds=0.5, run=run)
+    assert report.faults[0].startswith("stale_source: joint_position")
+    recording = read_recording(*recorder.written)
+    again = replay(recording, load_policy(path))
+    assert again.equal and recording.rows.shape[0] - again.ticks <= 2
+    carried = recording.snapshot.arrays
+    wrong = {path: bytes(len(data)) for path, data in carried.items() if ".policy._blocks." in path}
+    other = structs.replace(recording.snapshot, arrays=carried | wrong)
+    assert "recorded" in replay(replace(recording, snapshot=other), load_policy(path)).difference
 
 
 def test_recording_of_an_early_fault_replays(policy_path, tmp_path):

@@ -113,20 +113,31 @@ def test_fault_exits_with_1_and_says_why(policy, tmp_path):
     assert "faults       limit: joint_velocity of joint 'hinge' is" in out
 
 
-@pytest.mark.parametrize(
-    ("options", "keys", "stopped"),
-    [((), "\n", "time over"), (("--yes",), "", "time over"), ((), "", "asked to")],
-)
-def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options, keys, stopped):
+@pytest.mark.parametrize(("options", "ran"), [(("--yes",), True), ((), False)])
+def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options, ran):
     profile = quick_profile(tmp_path, confirm=True)
     path = tmp_path / "out.json"
     process = start(policy, "--profile", profile, "--seconds", "0.5", "--report", path, *options)
-    status, out, err = finish(process, keys)
-    ran = stopped == "time over"
+    status, out, err = finish(process, "")
     report = json.loads(path.read_text())
+    stopped = "time over" if ran else "asked to"
     assert (report["decisions"] > 0, report["stopped"], status) == (ran, stopped, 0 if ran else 1)
     assert ("press Enter" in out) == (not options)
     assert ("nobody at standard input; --yes confirms" in err) == (not ran)
+
+
+def test_question_that_is_asked_again_after_a_gap_needs_one_answer(policy, tmp_path):
+    path = tmp_path / "out.json"
+    profile = quick_profile(tmp_path, confirm=True)
+    process = start(policy, "--profile", profile, "--seconds", "1", "--report", path)
+    assert "press Enter" in process.stdout.readline()
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGCONT)
+    assert "press Enter" in process.stdout.readline()
+    status, _, err = finish(process, "\n")
+    report = json.loads(path.read_text())
+    assert (report["decisions"] > 0, report["stopped"], status, err) == (True, "time over", 0, "")
 
 
 def test_a_policy_that_was_never_confirmed_is_no_success(policy, tmp_path):

@@ -17,16 +17,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from arm import arm_profile
 from hypothesis import HealthCheck, given, settings, strategies as st
+from msgspec.structs import replace
 from small_policy import small_contract, write_small_policy
 
 from andante.runtime.command import FIELDS, NEVER_NS, JointCommand, Sample
 from andante.runtime.errors import AndanteError
+from andante.runtime.frames import gravity_direction
 from andante.runtime.packet import LEASE_NS, Sender, measurement_packet, open_socket
-from andante.runtime.profile import Profile, SignalQuality, load_profile
+from andante.runtime.profile import SHIPPED, Profile, SignalQuality, load_profile
+from andante.runtime.recorder.recording import read_recording
 from andante.runtime.robots.base import find_robot
 from andante.runtime.robots.udp import UdpRobot
+from andante.runtime.states import State
 from andante.sim.motor_bridge import MotorBridge
 from andante.sim.udp_robot import UdpSimulator
 
@@ -396,6 +401,52 @@ def test_a_killed_simulator_is_a_stale_source_that_is_told(policy, addresses, si
     assert (controller.returncode, report["state"], report["stopped"]) == (1, "fault", "fault")
     assert report["faults"][0].startswith("stale_source: joint_position is ")
     assert report["faults"][0] in out
+
+
+@pytest.fixture
+def standing(tmp_path):
+    """A policy that keeps a quadruped within 0.01 rad of its stand; a profile patient with a busy machine."""
+    content = yaml.safe_load((SHIPPED / "quadruped.yaml").read_text())
+    for quality in content["signals"].values():
+        quality["max_age_s"] = 0.3
+    for event in ("stale_source", "overrun", "starvation"):
+        content["fallback"][event] = [{"action": "keep", "ticks": 1000}, *content["fallback"]["limit"]]
+    path = tmp_path / "robot.yaml"
+    path.write_text(yaml.safe_dump(content))
+    contract = small_contract("quadruped")
+    (term,) = contract.actions
+    stand = [content["keyframes"]["stand"][joint] for joint in term.joints]
+    low, high = (tuple(q + change for q in stand) for change in (-0.01, 0.01))
+    sources = [replace(s, max_age_ns=s.max_age_ns and 300_000_000) for s in contract.sources]
+    changes = {"sources": tuple(sources), "actions": (replace(term, low=low, high=high),)}
+    return write_small_policy(tmp_path / "policy.onnx", "quadruped", max_gap_ticks=20, **changes), path
+
+
+def test_a_quadruped_stands_by_drives_in_another_process(standing, addresses, tmp_path):
+    policy, profile = standing
+    words = policy, "--profile", profile, "--local", addresses[1], "--remote", addresses[0]
+    simulator = start("simulate", *words)
+    try:
+        assert simulator.stdout.readline().startswith("simulating quadruped at")
+        options = "--robot-option", f"local={addresses[0]}", f"remote={addresses[1]}", "--seconds", 1.5
+        path = tmp_path / "run.mcap"
+        words = policy, "--profile", profile, "--yes", "--robot", "udp", *options, "--record", path
+        controller = start("run", *words)
+        out, err = controller.communicate(timeout=60)
+    finally:
+        simulator.kill()
+        simulator.communicate()
+    assert (controller.returncode, err) == (0, ""), out
+    recording = read_recording(path)
+    running = recording.integers("state") == list(State).index(State.RUN)
+    assert np.count_nonzero(running) > 20
+    # The controller sends a pose and gains; torque is the drives' business.
+    assert not recording.numbers("target", "tau_ff")[running].any()
+    assert (recording.numbers("target", "kp")[running] > 0.0).all()
+    q, wanted = recording.numbers("signals", "joint_position"), recording.numbers("target", "q")
+    assert np.abs(q - wanted)[running].max() < 0.3
+    gravity = [gravity_direction(*turn) for turn in recording.numbers("signals", "orientation")[running]]
+    assert max(z for _, _, z in gravity) < -0.95  # upright
 
 
 @pytest.mark.parametrize("on_expiry", ["damping", "zero"])

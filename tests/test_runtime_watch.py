@@ -262,6 +262,19 @@ def test_start_waits_for_the_profiles_conditions(walker, signal, at, value, wait
     assert (walker.state, walker.controller.waiting) == (State.START, None)
 
 
+def test_robot_with_a_low_battery_does_not_start(walker):
+    walker.sample.values["battery_voltage"][:] = 43.0
+    walker.controller.activate()
+    modes = {walker.tick().mode for _ in range(50)}  # so many are tolerated
+    assert (walker.state, modes) == (State.WAIT_SENSORS, {"damping"})
+    assert walker.controller.waiting == "battery_voltage is 43, at least 44"
+    assert walker.tick().mode == "damping"
+    assert (walker.state, walker.controller.fault) == (
+        State.FAULT,
+        "battery: battery_voltage is 43, at least 44",
+    )
+
+
 def test_start_waits_for_a_joint_to_be_in_its_range(policy, tmp_path):
     rig = Rig(policy, arm_profile(tmp_path, conditions={"position": {"lift": [0.0, 1.0]}}))
     rig.q[0] = 1.2

@@ -115,10 +115,10 @@ def test_tracking_is_scored_along_the_heading_whatever_the_world_axes_are(bench)
     bench.data.qvel[:3] = 0.8 * forward
     bench.data.qvel[5] = 0.3
     good = bench.reward((0.8, 0.0, 0.3))
-    assert good["linear_velocity"] == pytest.approx(1.5, rel=1e-5)
+    assert good["linear_velocity"] == pytest.approx(3.0, rel=1e-5)
     assert good["yaw_rate"] == pytest.approx(0.75, rel=1e-5)
     off = bench.reward((0.8, 0.5, 0.8))
-    assert off["linear_velocity"] == pytest.approx(1.5 * math.exp(-1), rel=1e-4)
+    assert off["linear_velocity"] == pytest.approx(3.0 * math.exp(-1), rel=1e-4)
     assert off["yaw_rate"] == pytest.approx(0.75 * math.exp(-1), rel=1e-4)
     left = bench.reward((0.0, 0.8, 0.0))
     bench.data.qvel[:3] = 0.8 * np.array([-math.sin(2.0), math.cos(2.0), 0.0])

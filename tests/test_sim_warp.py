@@ -305,8 +305,8 @@ def test_a_task_without_physics_refuses_a_device():
 
 
 def test_training_runs_on_the_engine_of_gpus_and_is_judged_on_the_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(life, "SELECTION_EPISODES", 2)
-    monkeypatch.setattr(life, "RESULT_EPISODES", 2)
+    for module in ("learn", "selection"):
+        monkeypatch.setattr(f"andante.train.{module}.EPISODES", 2)
     config = TrainConfig(
         task=PENDULUM,
         ticks=2 * 4 * 2 * 5,

@@ -12,8 +12,8 @@ import pytest
 from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS
-from andante.train.checkpoint import decode_config
 from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
+from andante.train.files import decode_config
 from andante.train.recipes import RECIPES, get_recipe
 
 TASK = "pendulum-swingup-blind"

@@ -66,7 +66,7 @@ def test_without_rendering_says_what_to_install(tmp_path):
 
 def test_zero_and_random_agents_do_what_they_are_called():
     spec = get_spec(TASK)
-    zero, noise = (play_episode(agent, TASK, seed=0) for agent in (Zero(spec), Random(spec, 0)))
+    zero, noise = (play_episode(agent, seed=0) for agent in (Zero(spec), Random(spec, 0)))
     assert not zero.actions.any()
     assert len(zero.rewards) == spec.episode_ticks
     term = spec.actions[0]
@@ -77,7 +77,7 @@ def test_zero_and_random_agents_do_what_they_are_called():
 
 def test_a_run_plays_as_it_was_evaluated(trained_run):
     run = load_run(trained_run)
-    episode = play_episode(Trained(run.policy), TASK, seed=11)
+    episode = play_episode(Trained(run.policy), seed=11)
     expected = evaluate(run.policy, TASK, 1, seed=11).returns.item()
     assert episode.rewards.sum() == pytest.approx(expected, rel=1e-3)
     assert np.flatnonzero(episode.decided).tolist() == list(range(0, 500, run.policy.execution_horizon))
@@ -85,9 +85,7 @@ def test_a_run_plays_as_it_was_evaluated(trained_run):
 
 def test_a_policy_file_plays_as_its_run(trained_run, trained_policy):
     spec = get_spec(TASK)
-    run, file = (
-        play_episode(make_agent(str(path), spec, 0), TASK, 3) for path in (trained_run, trained_policy)
-    )
+    run, file = (play_episode(make_agent(str(path), spec, 0), 3) for path in (trained_run, trained_policy))
     np.testing.assert_allclose(file.actions[:50], run.actions[:50], atol=1e-4)
     assert file.rewards.sum() == pytest.approx(run.rewards.sum(), rel=0.02)
 
@@ -95,7 +93,7 @@ def test_a_policy_file_plays_as_its_run(trained_run, trained_policy):
 @pytest.mark.parametrize("task", [TASK, "quadruped-velocity", "popgym/MineSweeperEasy-v0", "Ant-v5"])
 def test_plot_has_a_panel_for_each_source_action_term_and_the_reward(task, tmp_path):
     spec = get_spec(task)
-    episode = play_episode(Random(spec, 0), task, seed=0, ticks=30)
+    episode = play_episode(Random(spec, 0), seed=0, ticks=30)
     plot_episode(episode, "title", tmp_path / "plot.png")
     image = imageio.imread(tmp_path / "plot.png")[..., :3].astype(int)
     dark = (image.max(-1) < 60).mean(1) > 0.5  # the frames' long sides
@@ -141,7 +139,7 @@ def test_seconds_cut_an_episode(tmp_path, monkeypatch, capsys):
 
 def test_the_demonstrator_brings_the_puck_to_its_target():
     agent = make_agent("demonstrator", get_spec("arm-push"), 0)
-    assert play_episode(agent, "arm-push", seed=0).rewards.sum() > 200
+    assert play_episode(agent, seed=0).rewards.sum() > 200
 
 
 class Chunks:

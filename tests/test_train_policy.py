@@ -35,7 +35,7 @@ def test_scan_equals_deciding_step_by_step_with_resets(memory):
     sources = random_sources(policy, steps, batch)
     reset, valid = torch.rand(steps, batch) < 0.3, torch.rand(steps, batch) < 0.8
     h0 = torch.randn_like(policy.initial_state(batch))
-    means, last = policy.scan(sources, reset, valid, h0)
+    means = policy.scan(sources, reset, valid, h0)
     assert means.shape == (steps, batch, 4, policy.spec.action_size)
     h = h0
     for k in range(steps):
@@ -43,7 +43,6 @@ def test_scan_equals_deciding_step_by_step_with_resets(memory):
         mean, after = policy.decide({name: value[k] for name, value in sources.items()}, h)
         h = torch.where(valid[k, :, None], after, h)
         torch.testing.assert_close(means[k][valid[k]], mean[valid[k]], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(last, h, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("memory", CELLS)
@@ -101,3 +100,24 @@ def test_unknown_decoder_is_an_error_that_lists_the_decoders():
 def test_horizon_beyond_the_chunk_is_refused():
     with pytest.raises(AndanteError, match="execution_horizon must be at most chunk_size, 4, found 5"):
         make_policy(execution_horizon=5)
+
+
+def test_an_interpolating_policy_goes_on_from_the_action_that_was_chosen_before():
+    policy = make_policy(decoder="interpolate")
+    sources, h = random_sources(policy, 3), policy.initial_state(3)
+    assert torch.equal(h[:, -policy.spec.action_size :], torch.zeros(3, policy.spec.action_size))
+    mean, after = policy.decide(sources, h)
+    chosen = mean + 0.5
+    chunk = policy.chunk(chosen, h)
+    shares = torch.tensor([0.25, 0.5, 0.75, 1.0])[:, None]
+    torch.testing.assert_close(chunk, shares * chosen)
+    h = policy.remember(after, chosen)
+    later, _ = policy.decide(sources, h)
+    torch.testing.assert_close(policy.chunk(later, h), torch.lerp(chosen, later, shares))
+
+
+def test_a_holding_policy_repeats_one_action():
+    policy = make_policy(decoder="hold")
+    mean, _ = policy.decide(random_sources(policy, 3), policy.initial_state(3))
+    assert mean.shape == (3, 1, policy.spec.action_size)
+    assert torch.equal(policy.chunk(mean, policy.initial_state(3)), mean.expand(-1, 4, -1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,9 @@ DEMONSTRATORS: dict[str, Callable[[], Demonstrator]] = {"arm-push": Demonstrator
 class Agent(Protocol):
     """Decides what to do until the next decision."""
 
+    spec: TaskSpec
+    """The task, with the sources that it reads."""
+
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """Sources {name: [1, *shape]} -> the s actions to execute [1, s, A], SI units.
 
@@ -37,6 +41,7 @@ class Zero:
     """The task's `action_center` at every tick."""
 
     def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
         self._action = torch.tensor(spec.action_middle).view(1, 1, -1)
 
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
@@ -48,6 +53,7 @@ class Random:
     """Uniform over the action range, anew at every tick."""
 
     def __init__(self, spec: TaskSpec, seed: int) -> None:
+        self.spec = spec
         self._decode = ActionDecoder(spec)
         self._generator = Generator().manual_seed(seed)
 
@@ -59,7 +65,8 @@ class Random:
 class Demonstrated:
     """A scripted demonstrator, anew at every tick."""
 
-    def __init__(self, demonstrator: Demonstrator) -> None:
+    def __init__(self, spec: TaskSpec, demonstrator: Demonstrator) -> None:
+        self.spec = spec
         self._demonstrator = demonstrator
 
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
@@ -71,6 +78,7 @@ class Trained:
     """The means of a policy in torch."""
 
     def __init__(self, policy: Policy) -> None:
+        self.spec = policy.spec
         self._policy = policy
         self._h = policy.initial_state(1)
 
@@ -78,15 +86,18 @@ class Trained:
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
         h = self._policy.initial_state(1) if first else self._h
-        mean, self._h = self._policy.decide(sources, h)
-        actions: Tensor = self._policy.decode(mean[:, : self._policy.execution_horizon])
+        mean, after = self._policy.decide(sources, h)
+        self._h = self._policy.remember(after, mean)
+        chunk = self._policy.chunk(mean, h)
+        actions: Tensor = self._policy.decode(chunk[:, : self._policy.execution_horizon])
         return actions
 
 
 class Exported:
     """A policy file, in onnxruntime."""
 
-    def __init__(self, session: PolicySession) -> None:
+    def __init__(self, spec: TaskSpec, session: PolicySession) -> None:
+        self.spec = replace(spec, sources=session.contract.sources)
         self._session = session
 
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
@@ -114,7 +125,7 @@ def make_agent(name: str, spec: TaskSpec, seed: int) -> Agent:
         if spec.name not in DEMONSTRATORS:
             known = ", ".join(DEMONSTRATORS)
             raise AndanteError(f"no demonstrator of {spec.name!r}: there is one of {known}")
-        return Demonstrated(DEMONSTRATORS[spec.name]())
+        return Demonstrated(spec, DEMONSTRATORS[spec.name]())
     path = Path(name)
     if path.is_dir():
         run = load_run(path)
@@ -123,7 +134,7 @@ def make_agent(name: str, spec: TaskSpec, seed: int) -> Agent:
     if path.is_file():
         session = load_policy(path)
         _require_task(path, session.contract.task, spec.name)
-        return Exported(session)
+        return Exported(spec, session)
     raise AndanteError(
         f"no agent {name!r}: expected zero, random, demonstrator, a run folder or a policy file"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,10 @@ from andante.sim.spec import get_spec
 from andante.sim.spec.task import TaskSpec
 
 from .config import TrainConfig
+from .files import CHECKPOINT, RESULT, decode_config, write_atomically
 from .policy import Policy
 
 SCHEMA = 1
-CHECKPOINT = "checkpoint.pt"
-CONFIG = "config.json"
-RESULT = "result.json"
-DUMP = "dump.pt"
-DIVERGED = "diverged.pt"
 
 
 class Result(Record, frozen=True):
@@ -43,6 +38,10 @@ class Result(Record, frozen=True):
     """Of training."""
     train_ticks_per_s: float
     """Simulation, inference and update together, without evaluations."""
+    expected: tuple[float, float] | None = None
+    """Range of the return that the task declares for its recipe; None for a run of anything else."""
+    as_expected: bool | None = None
+    """Whether the return is in that range."""
 
 
 @dataclass
@@ -50,6 +49,7 @@ class Best:
     """The policy that did best in the deterministic evaluations so far."""
 
     returned: float
+    """The lower of its two, see `selection`."""
     policy: dict[str, Tensor]
 
 
@@ -118,42 +118,6 @@ class Run:
     provenance: dict[str, str]
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file in one step: whenever the process dies, the old or the new content is there, whole.
-
-    Raises:
-        AndanteError: no permission, no space; the old content is there.
-    """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise AndanteError(f"{path}: not written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def decode_config(text: str | bytes, where: str) -> TrainConfig:
-    """Parse a run's configuration.
-
-    Raises:
-        AndanteError: names `where`, the key, the expected and the found.
-    """
-    try:
-        return msgspec.json.decode(text, type=TrainConfig)
-    except msgspec.DecodeError as error:
-        raise AndanteError(f"{where}: {error}") from None
-
-
 def load_run(run_dir: str | Path) -> Run:
     """Read a run folder, finished or not.
 
@@ -175,12 +139,17 @@ def load_run(run_dir: str | Path) -> Run:
         ticks=checkpoint.trainer["iteration"] * per_iteration,
         spec=spec,
         config=config,
-        result=_read_result(folder / RESULT),
+        result=read_result(folder / RESULT),
         provenance=checkpoint.provenance,
     )
 
 
-def _read_result(path: Path) -> Result | None:
+def read_result(path: Path) -> Result | None:
+    """Read a `result.json`; None where there is none.
+
+    Raises:
+        AndanteError: it is wrong.
+    """
     if not path.is_file():
         return None
     try:

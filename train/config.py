@@ -7,6 +7,8 @@ from typing import Literal
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
+from andante.sim.spec import TaskSpec, get_spec
+from andante.sim.spec.actions import with_actions
 from andante.sim.spec.randomization import Randomization
 
 
@@ -30,6 +32,12 @@ def _check_positive(config: Record, *names: str) -> None:
             raise AndanteError(f"{name} must be positive, found {value}")
 
 
+def _check_not_negative(config: Record, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 0:
+            raise AndanteError(f"{name} must not be negative, found {getattr(config, name)}")
+
+
 class PolicyConfig(Record, frozen=True):
     """The network."""
 
@@ -38,13 +46,18 @@ class PolicyConfig(Record, frozen=True):
     memory_layers: int = 1
     """Memory cells one above the other."""
     decoder: str = "mlp"
-    """Chunk decoder: mlp, all actions at once, or gru, one after the other."""
+    """Chunk decoder: mlp, all actions at once, or gru, one after the other; or a baseline: hold, one action
+    for the whole chunk, or interpolate, straight from the last action to the next."""
     hidden_size: int = 64
     """Width of the encoder, the memory and the decoder."""
     chunk_size: int = 5
     """H: actions per decision."""
     execution_horizon: int | None = None
     """s: ticks between two decisions; the whole chunk unless given."""
+    action_history: int = 0
+    """Least number of ticks, back from the last, of which the policy is told what was executed."""
+    committed_actions: int = 0
+    """Ticks, from the next on, of which the policy is told what is already fixed: for inference delays."""
     initial_std: float = 1.0
     """Standard deviation of exploration at the start, in halves of the action range."""
 
@@ -52,10 +65,16 @@ class PolicyConfig(Record, frozen=True):
         _check_finite(self)
         _check_positive(self, "memory_layers", "hidden_size", "chunk_size")
         _check_positive(self, "execution_horizon", "initial_std")
+        _check_not_negative(self, "action_history", "committed_actions")
         if self.execution_horizon is not None and self.execution_horizon > self.chunk_size:
             raise AndanteError(
                 f"execution_horizon must be at most chunk_size, {self.chunk_size}, "
                 f"found {self.execution_horizon}"
+            )
+        if self.decoder == "interpolate" and self.execution_horizon not in (None, self.chunk_size):
+            raise AndanteError(
+                f"decoder interpolate reaches its action at the end of the chunk: execution_horizon must be "
+                f"{self.chunk_size}, found {self.execution_horizon}"
             )
 
 
@@ -63,7 +82,8 @@ class PPOConfig(Record, frozen=True):
     """Proximal policy optimisation over chunks."""
 
     credit: Literal["step", "chunk"] = "step"
-    """Credit for each tick, or (semi-Markov) for each chunk as one action."""
+    """Credit for each tick, or (semi-Markov) for each chunk as one action; decoders that tie the actions of a
+    chunk have chosen only one, and credit is the chunk's."""
     decisions: int = 32
     """K: decisions of each world per iteration; gradients flow back through all of them."""
     epochs: int = 4
@@ -80,6 +100,15 @@ class PPOConfig(Record, frozen=True):
     """Largest change of a value per iteration, relative to the size of returns; not clipped unless given."""
     entropy_bonus: float = 0.003
     """Weight of the entropy."""
+    final_std: float | None = None
+    """Bound on the standard deviation of exploration, see `final_std_ticks`; none unless given."""
+    final_std_ticks: int = 1_000_000
+    """The bound falls in a straight line from `initial_std` to `final_std` by then, and stays there."""
+    smoothness: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Cost per tick of the mean square of the first, second and third difference of the executed actions, in
+    halves of the action range; for the policy to foresee it, `action_history` should be as long."""
+    state_passing: float = 0.0
+    """Share of worlds that begin an iteration from the memory state of another world."""
     learning_rate: float = 1e-3
     """Initial learning rate."""
     max_learning_rate: float = 6e-3
@@ -95,9 +124,11 @@ class PPOConfig(Record, frozen=True):
         _check_finite(self)
         _check_positive(self, "decisions", "epochs", "minibatches", "clip", "value_clip", "learning_rate")
         _check_positive(self, "max_learning_rate", "target_kl", "max_grad_norm", "critic_size")
-        if self.entropy_bonus < 0.0:
-            raise AndanteError(f"entropy_bonus must not be negative, found {self.entropy_bonus}")
-        for name in ("gamma", "gae_lambda"):
+        _check_positive(self, "final_std", "final_std_ticks")
+        _check_not_negative(self, "entropy_bonus")
+        if not all(0.0 <= weight < math.inf for weight in self.smoothness):
+            raise AndanteError(f"smoothness must be finite and not negative, found {list(self.smoothness)}")
+        for name in ("gamma", "gae_lambda", "state_passing"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise AndanteError(f"{name} must be from 0 to 1, found {getattr(self, name)}")
         if self.gamma == 1.0:
@@ -139,3 +170,8 @@ class TrainConfig(Record, frozen=True):
                 f"num_worlds must be a multiple of ppo.minibatches, {self.ppo.minibatches}, "
                 f"found {self.num_worlds}"
             )
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task, with the sources of actions that the policy reads."""
+        return with_actions(get_spec(self.task), self.policy.action_history, self.policy.committed_actions)

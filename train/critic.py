@@ -13,13 +13,14 @@ MIN_SCALE = 1e-3
 
 
 class Critic(nn.Module):
-    """V(true state, plan, phase / H, s / H).
+    """V(true state, plan, phase / H, s / H), and d / H where decisions may be late.
 
     Between two decisions the observation is latched, so the process at tick i of a chunk continues
     with the chunk's distribution: the plan is its *means* for the ticks i .. s-1, zero padded to H,
     with a mask. V is the baseline of tick i and the bootstrap of the ticks before it, and therefore
     must not see the action that was sampled at i. When a decision is due (phase 0) nothing is
-    committed, and the plan is empty.
+    committed, and the plan is empty. With an inference delay the plan reaches to the end of the newest
+    decision's part, whether or not it acts already, and to the delay where the next one is due.
 
     The network's output is multiplied by `scale`, the running size of the returns, so that small
     rewards are learned as well as large ones (PopArt, arXiv 1602.07714).
@@ -33,13 +34,21 @@ class Critic(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, state_size: int, action_size: int, chunk_size: int, execution_horizon: int, hidden: int
+        self,
+        state_size: int,
+        action_size: int,
+        chunk_size: int,
+        execution_horizon: int,
+        hidden: int,
+        timed: bool = False,
     ) -> None:
+        """`timed`: s and d are of each world, see `timed`; otherwise s is `execution_horizon`, d is 0."""
         super().__init__()
         self.state_size = state_size
         self.plan_size = chunk_size * action_size
         self.normalizer = RunningNormalizer(state_size)
-        width = state_size + self.plan_size + chunk_size + 2
+        self.chunk_size = chunk_size
+        width = state_size + self.plan_size + chunk_size + (3 if timed else 2)
         self.trunk = nn.Sequential(nn.Linear(width, hidden), nn.ELU(), nn.Linear(hidden, hidden), nn.ELU())
         self.head = nn.Linear(hidden, 1)
         with torch.no_grad():
@@ -65,6 +74,25 @@ class Critic(nn.Module):
         plan = state.new_zeros(*state.shape[:-1], self.plan_size)
         shape = (*state.shape[:-1], -1)
         return torch.cat([state, plan, self.committed[0].expand(shape), self.timing[0].expand(shape)], -1)
+
+    def at_tick(
+        self, state: Tensor, mean: Tensor, planned: Tensor, phase: Tensor, horizon: Tensor, delay: Tensor
+    ) -> Tensor:
+        """Inputs of worlds with a time of their own, at one tick [B, X].
+
+        Args:
+            state: before the tick [B, C].
+            mean: means of what is planned for this tick and the next ones [B, H, A].
+            planned: bool [B, H]: for which of them there is a plan.
+            phase: ticks since the last decision was due, int64 [B].
+            horizon: s [B].
+            delay: d [B].
+        """
+        reach = torch.where(phase % horizon == 0, 0, horizon - phase % horizon) + delay
+        committed = planned & (torch.arange(self.chunk_size, device=state.device) < reach[:, None])
+        plan = (mean.clamp(-1.0, 1.0) * committed[..., None]).flatten(-2)
+        timing = torch.stack((phase % horizon, horizon, delay), -1) / self.chunk_size
+        return torch.cat((state, plan, committed.float(), timing.float()), -1)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Inputs [..., X] -> values [...]."""

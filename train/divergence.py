@@ -11,8 +11,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from .checkpoint import decode_config, write_atomically
 from .config import TrainConfig
+from .files import decode_config, write_atomically
 
 if TYPE_CHECKING:  # a dump must be readable before rendering is prepared, and so before MuJoCo is imported
     from andante.sim.env import Env
@@ -53,10 +53,11 @@ class Divergence:
     def find(cls, trainer: PPO, config: TrainConfig, start: dict[str, Any]) -> Divergence | None:
         """The first one of the last iteration, simulated again from `start`, the trainer's state before it.
 
-        None where it does not show: in another package's environment, whose state cannot be saved.
+        None where it does not show: in another package's environment, whose state cannot be saved, or where
+        decisions are not on time.
         """
         saved = start["scheduler"]["env"]
-        if "state" not in saved:
+        if "state" not in saved or trainer.env.timing is not None:
             return None
         env: Any = trainer.env
         now = env.state_dict()
@@ -67,8 +68,8 @@ class Divergence:
 
     @classmethod
     def _find(cls, env: Env, trainer: PPO, config: TrainConfig, start: dict[str, Any]) -> Divergence | None:
-        rollout = trainer.rollout
-        actions = [trainer.policy.decode(u) for u in rollout.u]
+        rollout: Any = trainer.rollout
+        actions = list(rollout.actions)
         env.load_state_dict(start)
         place = _first(env, actions)
         if place is None:

@@ -112,13 +112,12 @@ class Player:
 
 def play_episode(
     agent: Agent,
-    task: str,
     seed: int,
     ticks: int | None = None,
     randomization: Randomization | None = None,
 ) -> Episode:
     """Play the first episode of world 0 of `seed`, or its first `ticks`."""
-    env = make(task, num_worlds=1, seed=seed, threads=1, device="cpu", randomization=randomization)
+    env = make(agent.spec, num_worlds=1, seed=seed, threads=1, device="cpu", randomization=randomization)
     player = Player(agent, env)
     played = [player.tick()]
     while not played[-1].done and len(played) != ticks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.sim.env import Env, Outcome
+from andante.sim.spec import get_spec
 from andante.sim.spec.randomization import Randomization
 
 from .finite import require_finite
@@ -55,6 +56,7 @@ def evaluate(
 ) -> Evaluation:
     """Play the policy's means for one episode in each of `episodes` worlds; `seed` is the environment's.
 
+    `task` may be another one than the policy's, with the same sources and actions.
     On the CPU, by MuJoCo's C engine, wherever the policy is: figures of all runs are comparable.
 
     Raises:
@@ -62,11 +64,14 @@ def evaluate(
         AndanteError: a recording of decisions that are not on time.
     """
     policy = copy.deepcopy(policy).to("cpu")
-    env = make(task, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
+    declared = get_spec(task) if isinstance(task, str) else task
+    spec = replace(declared, sources=policy.spec.sources)
+    env = make(spec, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
     if isinstance(env, Env) and env.timing is not None:
         if record:
             raise AndanteError(f"{', '.join(env.timing.fields)}: only decisions on time can be recorded")
-        returns = _first_returns(TimedScheduler(env, policy).advance, episodes)
+        timed = TimedScheduler(env, policy)
+        returns = _first_returns(lambda: timed.advance().outcome, episodes)
         require_finite("return", returns)
         return Evaluation(returns)
     scheduler = ChunkScheduler(env, policy)
@@ -113,5 +118,5 @@ def _join(decisions: list[Decision], policy: Policy) -> Recording:
             for name in policy.features.sources
         },
         reset=torch.stack([decision.reset for decision in decisions]),
-        actions=torch.stack([policy.decode(decision.u).transpose(0, 1) for decision in decisions]),
+        actions=torch.stack([decision.actions.transpose(0, 1) for decision in decisions]),
     )

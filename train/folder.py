@@ -9,7 +9,7 @@ from pathlib import Path
 
 from andante.runtime.errors import AndanteError
 
-from .checkpoint import CHECKPOINT, CONFIG, DIVERGED, DUMP, RESULT
+from .files import CHECKPOINT, CONFIG, CURVE, DIVERGED, DUMP, METRICS, PROVENANCE, RESULT
 
 LOCK = ".lock"
 
@@ -41,7 +41,7 @@ def claim(run_dir: Path, resume: bool, overwrite: bool) -> Iterator[None]:
 
 def leftovers(run_dir: Path) -> list[Path]:
     """What processes that were killed while they wrote a file have left."""
-    names = (CHECKPOINT, CONFIG, RESULT, DUMP, DIVERGED)
+    names = (CHECKPOINT, CONFIG, PROVENANCE, METRICS, CURVE, RESULT, DUMP, DIVERGED)
     return [path for name in names for path in run_dir.glob(f"{name}.*tmp")]
 
 

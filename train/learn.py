@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import copy
-import platform
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import torch
 from tqdm import tqdm
 
 from andante.runtime.errors import AndanteError
 
-from .checkpoint import CHECKPOINT, CONFIG, DIVERGED, DUMP, RESULT, Best, Checkpoint, Result, write_atomically
+from .checkpoint import Best, Checkpoint, Result
 from .config import TrainConfig
 from .divergence import Divergence
-from .evaluate import evaluate, random_return
+from .evaluate import random_return
+from .files import (
+    CHECKPOINT,
+    CONFIG,
+    CURVE,
+    DIVERGED,
+    DUMP,
+    METRICS,
+    PROVENANCE,
+    RESULT,
+    WANDB_ID,
+    write_json,
+)
 from .finite import NonFiniteError
 from .folder import claim, leftovers
-from .policy import Policy
+from .logs import Logs
+from .provenance import find_provenance
+from .recipes import expected_return
+from .selection import EPISODES, RESULT_SEED, challenge, mean_return
+from .wandb import load_wandb
+from .warm_start import warm_start
 
 if TYPE_CHECKING:
     from .ppo import PPO
 
-SELECTION_EPISODES = 64
-RESULT_EPISODES = 64
-SELECTION_SEED = 1_000_000
-"""Added to a run's seed: episodes that choose the best policy are neither trained on nor reported."""
-RESULT_SEED = 2_000_000
-"""Added to a run's seed: the reported episodes."""
-
 
 def learn(
-    trainer: PPO, config: TrainConfig, run_dir: Path, resume: bool = False, overwrite: bool = False
+    trainer: PPO,
+    config: TrainConfig,
+    run_dir: Path,
+    resume: bool = False,
+    overwrite: bool = False,
+    init_from: Path | None = None,
+    wandb: str | None = None,
 ) -> bool:
     """Train until the budget of ticks is used up, then evaluate the best policy and write `result.json`.
 
     A run that was resumed computes bit for bit what it would have computed without the interruption
-    (same machine, same number of threads). Ctrl-C finishes the iteration and writes a checkpoint.
+    (same machine, same number of threads). Ctrl-C finishes the iteration and writes a checkpoint. The folder
+    has a learning curve from then on.
 
     Args:
         trainer: as `PPO.from_config` makes it.
@@ -54,16 +67,26 @@ def learn(
         run_dir: folder of the run.
         resume: continue the run in that folder.
         overwrite: replace the run in that folder.
+        init_from: folder of a run whose best policy a new run begins with, see `warm_start`.
+        wandb: project of Weights & Biases to log to as well.
 
     Returns:
         Whether the run was finished, rather than interrupted.
 
     Raises:
         AndanteError: something became non-finite (`dump.pt` then holds the start of that iteration), a
-            folder that can't be used, a trainer that has trained before, or a run without ticks left.
+            folder that can't be used, a trainer that has trained before, a policy to begin with that does not
+            fit, or a run without ticks left.
     """
     if trainer.ticks and not resume:
         raise AndanteError(f"{run_dir}: a run begins with a new trainer, found one of {trainer.ticks} ticks")
+    if resume and init_from is not None:
+        raise AndanteError(
+            f"{run_dir}: a run that is resumed has its policy, and can't begin with {init_from}'s"
+        )
+    if wandb is not None:
+        load_wandb()
+    origin = {} if init_from is None else {"train.init_from": warm_start(trainer, init_from)}
     with claim(run_dir, resume, overwrite):
         if resume:
             current = Checkpoint.read(run_dir / CHECKPOINT)
@@ -75,18 +98,20 @@ def learn(
                     "a larger --ticks continues it"
                 )
         else:
-            current = Checkpoint(config, _provenance(trainer), trainer.state_dict(), best=None, seconds=0.0)
+            provenance = find_provenance(trainer) | origin
+            current = Checkpoint(config, provenance, trainer.state_dict(), best=None, seconds=0.0)
         _begin(run_dir, current, resume)
-        if not _train(trainer, config, run_dir, current):
-            return False
-        _conclude(trainer, config, run_dir, current)
-    return True
+        finished = _train(trainer, config, run_dir, current, wandb)
+        if finished:
+            _conclude(trainer, config, run_dir, current)
+        _draw(config, run_dir)
+    return finished
 
 
-def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint) -> bool:
+def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint, wandb: str | None) -> bool:
     """Use up the budget; False if interrupted before."""
     last_written = time.monotonic()
-    with _logs(trainer, config, run_dir) as (writer, bar), _interrupts() as interrupted:
+    with _logs(trainer, config, run_dir, wandb) as (logs, bar), _interrupts() as interrupted:
         while trainer.ticks < config.ticks:
             start = time.monotonic()
             current.trainer, diverged = _copy(trainer.state_dict()), trainer.env.diverged
@@ -96,7 +121,7 @@ def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint
                 if trainer.env.diverged > diverged:
                     _dump_divergence(trainer, config, run_dir / DIVERGED, current.trainer)
                 if _evaluation_due(trainer, config):
-                    metrics["return"] = _select(trainer, config, current)
+                    metrics |= _select(trainer, config, current)
             except NonFiniteError as error:
                 current.reason = error.name
                 current.write(run_dir / DUMP)
@@ -111,11 +136,10 @@ def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint
                     f"{trainer.ticks:>10,} ticks  return {metrics['return']:8.2f}  "
                     f"{trainer.ticks / current.seconds:,.0f} ticks/s"
                 )
-            for name, value in metrics.items():
-                writer.add_scalar(name, value, trainer.ticks)
+            logs.write(trainer.iteration, trainer.ticks, current.seconds, metrics)
             finished = trainer.ticks >= config.ticks
             if finished or interrupted or time.monotonic() - last_written > config.checkpoint_seconds:
-                writer.flush()
+                logs.flush()
                 current.trainer = trainer.state_dict()
                 current.write(run_dir / CHECKPOINT)
                 last_written = time.monotonic()
@@ -137,12 +161,14 @@ def _dump_divergence(trainer: PPO, config: TrainConfig, path: Path, start: dict[
 def _begin(run_dir: Path, start: Checkpoint, resume: bool) -> None:
     stale = [run_dir / RESULT, *leftovers(run_dir)]
     if not resume:
-        stale += [run_dir / DUMP, run_dir / DIVERGED, *run_dir.glob("events.out.tfevents.*")]
+        stale += [run_dir / name for name in (DUMP, DIVERGED, METRICS, CURVE, WANDB_ID)]
+        stale += run_dir.glob("events.out.tfevents.*")
     # Before the checkpoint: a process killed in between must not leave it beside another run's result.
     for path in stale:
         path.unlink(missing_ok=True)
     start.write(run_dir / CHECKPOINT)
-    write_atomically(run_dir / CONFIG, msgspec.json.format(msgspec.json.encode(start.config)) + b"\n")
+    write_json(run_dir / CONFIG, start.config)
+    write_json(run_dir / PROVENANCE, start.provenance)
 
 
 def _evaluation_due(trainer: PPO, config: TrainConfig) -> bool:
@@ -151,25 +177,13 @@ def _evaluation_due(trainer: PPO, config: TrainConfig) -> bool:
     return trainer.iteration % interval == 0 or trainer.iteration >= iterations
 
 
-def evaluate_for_selection(policy: Policy, config: TrainConfig) -> float:
-    """Mean return by which the best policy of a run is chosen.
-
-    Raises:
-        NonFiniteError: an observation, an action or a return is not finite.
-    """
-    seed = SELECTION_SEED + config.seed
-    evaluation = evaluate(
-        policy, config.task, SELECTION_EPISODES, seed, randomization=config.randomization.whole
-    )
-    return float(evaluation.returns.mean())
-
-
-def _select(trainer: PPO, config: TrainConfig, current: Checkpoint) -> float:
-    """Evaluate the policy, and keep a copy if it is the best so far."""
-    returned = evaluate_for_selection(trainer.policy, config)
-    if current.best is None or returned > current.best.returned:
-        current.best = Best(returned, _copy(trainer.policy.state_dict()))
-    return returned
+def _select(trainer: PPO, config: TrainConfig, current: Checkpoint) -> dict[str, float]:
+    """Evaluate the policy, and keep a copy if it is the best so far; returns what to log."""
+    returned, score = challenge(trainer.policy, config, current.best)
+    if score is not None:
+        current.best = Best(score, _copy(trainer.policy.state_dict()))
+    assert current.best is not None  # any score beats none
+    return {"return": returned, "best_return": current.best.returned}
 
 
 def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint) -> None:
@@ -179,24 +193,34 @@ def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpo
     assert current.best is not None
     policy = copy.deepcopy(trainer.policy)
     policy.load_state_dict(current.best.policy)
-    seed, whole = RESULT_SEED + config.seed, config.randomization.whole
+    returned, expected = mean_return(policy, config, RESULT_SEED), expected_return(config)
+    seed = config.seed + RESULT_SEED
     result = Result(
         task=config.task,
         memory=config.policy.memory,
-        returned=float(
-            evaluate(policy, config.task, RESULT_EPISODES, seed, randomization=whole).returns.mean()
-        ),
-        random_return=random_return(config.task, RESULT_EPISODES, seed, whole),
-        episodes=RESULT_EPISODES,
+        returned=returned,
+        random_return=random_return(config.task, EPISODES, seed, config.randomization.whole),
+        episodes=EPISODES,
         seed=seed,
         ticks=trainer.ticks,
         train_ticks_per_s=trainer.ticks / current.seconds,
+        expected=expected,
+        as_expected=expected and expected[0] <= returned <= expected[1],
     )
-    write_atomically(run_dir / RESULT, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    write_json(run_dir / RESULT, result)
+    judgement = "" if expected is None else f", expected {expected[0]:g} to {expected[1]:g}"
     print(
-        f"{run_dir}: return {result.returned:.2f} over {result.episodes} episodes, random actions "
+        f"{run_dir}: return {result.returned:.2f}{judgement} over {result.episodes} episodes, random actions "
         f"{result.random_return:.2f}; {result.ticks:,} ticks at {result.train_ticks_per_s:,.0f} ticks/s"
     )
+
+
+def _draw(config: TrainConfig, run_dir: Path) -> None:
+    # Not before: it takes a second to import.
+    from .curve import draw_learning_curve
+
+    title = f"{config.task}, {config.policy.memory}, seed {config.seed}"
+    draw_learning_curve(run_dir, title, expected_return(config))
 
 
 def _copy(state: Any) -> Any:
@@ -211,20 +235,16 @@ def _copy(state: Any) -> Any:
 
 
 @contextmanager
-def _logs(trainer: PPO, config: TrainConfig, run_dir: Path) -> Iterator[tuple[Any, Any]]:
-    # Not before: it takes a second to import.
-    from torch.utils.tensorboard import SummaryWriter
-
-    # What a killed process logged after its last checkpoint is computed again.
-    writer = SummaryWriter(str(run_dir), purge_step=trainer.ticks + 1)
+def _logs(trainer: PPO, config: TrainConfig, run_dir: Path, wandb: str | None) -> Iterator[tuple[Logs, Any]]:
+    logs = Logs(run_dir, config, trainer.iteration, trainer.ticks, wandb)
     bar = tqdm(
         total=config.ticks, initial=trainer.ticks, unit="tick", unit_scale=True, mininterval=0.5, disable=None
     )
     try:
-        yield writer, bar
+        yield logs, bar
     finally:
         bar.close()
-        writer.close()
+        logs.close()
 
 
 @contextmanager
@@ -245,25 +265,3 @@ def _interrupts() -> Iterator[list[int]]:
         yield received
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def _provenance(trainer: PPO) -> dict[str, str]:
-    packages = {f"train.{name}": version(name) for name in ("andante", "torch", "mujoco")}
-    run = {
-        "train.python": platform.python_version(),
-        "train.seed": str(trainer.seed),
-        "train.device": trainer.env.device_name,
-    }
-    return {**packages, **run, **_git_state()}
-
-
-def _git_state() -> dict[str, str]:
-    """Commit that the code is at, if it runs from its repository."""
-    file = Path(__file__).resolve()
-    git = ["git", "-C", str(file.parent)]
-    try:
-        subprocess.run([*git, "ls-files", "--error-unmatch", file.name], capture_output=True, check=True)
-        describe = [*git, "describe", "--always", "--dirty", "--abbrev=40"]
-        return {"train.git": subprocess.check_output(describe, text=True).strip()}
-    except (OSError, subprocess.CalledProcessError):
-        return {}

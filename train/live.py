@@ -37,8 +37,9 @@ def watch(
         AndanteError: unknown task or agent, or nobody can listen there.
     """
     spec = get_spec(task)
-    env = make(task, 1, seed=seed, threads=1, device="cpu", randomization=randomization)
-    player = Player(make_agent(agent, spec, seed), env)
+    acting = make_agent(agent, spec, seed)
+    env = make(acting.spec, 1, seed=seed, threads=1, device="cpu", randomization=randomization)
+    player = Player(acting, env)
     session = _Session(player, agent)
     physics = isinstance(player.env, Env)
     with closing(Viewer(spec, f"andante: {task}", physics, host, port)) as viewer:

@@ -71,11 +71,10 @@ class ActionDecoder(nn.Module):
     def __init__(self, spec: TaskSpec) -> None:
         super().__init__()
         low, high = torch.tensor(spec.action_low), torch.tensor(spec.action_high)
-        half = (high - low) / 2 if spec.action_scale is None else torch.tensor(spec.action_scale)
         self.register_buffer("low", low, persistent=False)
         self.register_buffer("high", high, persistent=False)
         self.register_buffer("offset", torch.tensor(spec.action_middle), persistent=False)
-        self.register_buffer("scale", half, persistent=False)
+        self.register_buffer("scale", torch.tensor(spec.action_unit), persistent=False)
 
     def forward(self, u: Tensor) -> Tensor:
         """u [..., A] -> SI actions [..., A]."""

@@ -84,7 +84,7 @@ def play(
 
         ticks = None if seconds is None else max(1, round(seconds / spec.control_dt))
         chosen = choose_randomization(randomization, observation_delay, trained_with(agent))
-        episode = play_episode(make_agent(agent, spec, seed), task, seed, ticks, chosen)
+        episode = play_episode(make_agent(agent, spec, seed), seed, ticks, chosen)
         summary = f"{task}, {agent}: return {episode.rewards.sum():.2f} in {len(episode.rewards)} ticks"
     print(summary)
     from .plot import plot_episode

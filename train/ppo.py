@@ -8,6 +8,7 @@ decision is one action that lasts several ticks (semi-Markov). With H = 1 both a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from andante.runtime.errors import AndanteError
 from andante.sim import make
+from andante.sim.env import Env
 from andante.sim.worlds import Worlds
 
 from . import gaussian
@@ -29,6 +31,9 @@ from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
 from .rollout import Rollout, collect
 from .scheduler import ChunkScheduler
+from .smoothness import Smoothness
+from .timed import TimedScheduler
+from .timed_rollout import TimedRollout, collect_timed
 
 MIN_LEARNING_RATE = 1e-5
 LEARNING_RATE_STEP = 1.2
@@ -36,9 +41,12 @@ LEARNING_RATE_STEP = 1.2
 
 @dataclass(frozen=True)
 class Batch:
-    """A rollout with what the update needs; U is s with credit `step`, 1 with credit `chunk`."""
+    """A rollout with what the update needs; U is s with credit `step`, 1 with credit `chunk`.
 
-    rollout: Rollout
+    Where worlds have a time of their own, K counts ticks, and U is 1.
+    """
+
+    rollout: Rollout | TimedRollout
     behaviour_log_std: Tensor
     """[A]."""
     credited: Tensor
@@ -80,30 +88,32 @@ class PPO:
     """The trainer: collects, estimates advantages, updates. All of its state is in `state_dict`."""
 
     def __init__(self, env: Worlds, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
-        if env.timing is not None:
-            raise AndanteError(
-                f"{', '.join(env.timing.fields)}: PPO does not learn with decisions that are not on time; "
-                "such worlds are for evaluation"
-            )
+        config = config or PPOConfig()
+        _require_fit(env, policy, config)
         self.env = env
         self.policy = policy.to(env.device)
         self.seed = seed
-        self.config = config = config or PPOConfig()
+        self.config = config
+        self.credits_ticks = config.credit == "step" and not policy.decoder.ties
+        """Whether every tick has an advantage of its own, or every decision."""
         self.critic = Critic(
             env.critic_size,
             policy.spec.action_size,
             policy.chunk_size,
             policy.execution_horizon,
             config.critic_size,
+            timed=env.timing is not None,
         ).to(env.device)
         self.optimizer = torch.optim.Adam(
             [*policy.parameters(), *self.critic.parameters()], lr=config.learning_rate, fused=True
         )
         # On the CPU wherever the worlds are: a run can go on, and its dump be replayed, on another device.
         self.generator = torch.Generator().manual_seed(seed)
-        self.scheduler = ChunkScheduler(env, policy)
+        self.scheduler = _make_scheduler(env, policy)
+        self.smoothness = Smoothness(config.smoothness, self.policy, env.num_worlds)
         self._spread_time_outs()
-        self.rollout = Rollout.empty(self.scheduler, config.decisions)
+        self.rollout: Rollout | TimedRollout = Rollout.empty(self.scheduler, config.decisions)
+        """What the last iteration learned from."""
         self.iteration = 0
 
     @classmethod
@@ -118,7 +128,7 @@ class PPO:
         torch.set_num_threads(config.threads)
         torch.manual_seed(config.seed)
         env = make(
-            config.task,
+            config.spec,
             config.num_worlds,
             seed=config.seed,
             device=config.device,
@@ -149,7 +159,7 @@ class PPO:
     @property
     def ticks_per_iteration(self) -> int:
         """Ticks that one iteration simulates, over all worlds."""
-        return self.rollout.reward.numel()
+        return self.env.num_worlds * self.config.decisions * self.policy.execution_horizon
 
     def iterate(self) -> dict[str, float]:
         """Collect, then update; returns what to log.
@@ -157,7 +167,7 @@ class PPO:
         Raises:
             NonFiniteError: an observation, reward, loss, gradient or parameter is not finite.
         """
-        terms = collect(self.scheduler, self.rollout, self.generator)
+        terms = self.collect()
         batch = self.prepare(self.rollout)
         history = []
         for _ in range(self.config.epochs):
@@ -171,6 +181,7 @@ class PPO:
             require_finite(f"parameter {name!r}", parameter)
         self._update_normalizers(batch)
         self.iteration += 1
+        self._bound_std()
         policy_loss, value_loss, entropy, kl, clip_fraction = torch.stack(history).mean(0).tolist()
         return {
             "reward_per_tick": float(self.rollout.reward.sum() / self.rollout.valid.sum()),
@@ -186,22 +197,41 @@ class PPO:
             **{f"curriculum/{name}": value for name, value in self.env.curriculum_statistics().items()},
         }
 
+    def collect(self) -> dict[str, float]:
+        """Let the policy act, and keep the rollout; returns mean terms of the reward.
+
+        Raises:
+            NonFiniteError: an observation, an action, a true state or a reward is not finite.
+        """
+        self._pass_states()
+        scheduler, generator, smoothness = self.scheduler, self.generator, self.smoothness
+        if isinstance(scheduler, TimedScheduler):
+            ticks = self.config.decisions * self.policy.execution_horizon
+            self.rollout, terms = collect_timed(scheduler, self.critic, ticks, generator, smoothness)
+            return terms
+        assert isinstance(self.rollout, Rollout)
+        return collect(scheduler, self.rollout, generator, smoothness)
+
     @torch.no_grad()
-    def prepare(self, rollout: Rollout) -> Batch:
+    def prepare(self, rollout: Rollout | TimedRollout) -> Batch:
         """Values, advantages and log-probabilities under the behaviour policy."""
         config, critic = self.config, self.critic
         log_prob = gaussian.log_prob(rollout.u, rollout.mean, self.policy.log_std)
         ends = (rollout.reward, rollout.terminated, rollout.truncated, rollout.valid)
-        if config.credit == "step":
+        if isinstance(rollout, TimedRollout):
+            credited, inputs = rollout.executed, rollout.inputs
+            value, next_value = critic(inputs), critic(rollout.next_inputs)
+            advantage = advantages_per_tick(*ends, value, next_value, config.gamma, config.gae_lambda)
+        elif self.credits_ticks:
             credited = rollout.valid
-            inputs = critic.in_chunk(rollout.critic[:, :, :-1], rollout.mean)
+            inputs = critic.in_chunk(rollout.states, rollout.mean)
             value = critic(inputs)
             # Tick i leads to phase i + 1 of the same chunk, or to where the next decision is due.
             next_value = torch.cat([value[..., 1:], critic(critic.undecided(rollout.critic[:, :, -1:]))], -1)
             advantage = advantages_per_tick(*ends, value, next_value, config.gamma, config.gae_lambda)
         else:
             credited = rollout.valid[..., :1]
-            log_prob = (log_prob * rollout.valid).sum(-1, keepdim=True)
+            log_prob = (log_prob * rollout.executed).sum(-1, keepdim=True)
             inputs = critic.undecided(rollout.critic[:, :, :1])
             value = critic(inputs)
             last = rollout.valid.sum(-1)[..., None, None].expand(-1, -1, 1, rollout.critic.shape[-1])
@@ -219,12 +249,11 @@ class PPO:
     def losses(self, batch: Batch) -> Losses:
         """The clipped objective and the value error of a batch of whole sequences."""
         rollout, config, log_std = batch.rollout, self.config, self.policy.log_std
-        decided = torch.ones_like(rollout.reset)
-        mean, _ = self.policy.scan(rollout.sources, rollout.reset, decided, rollout.h0)
-        mean = mean[:, :, : self.policy.execution_horizon]
+        means = self.policy.scan(rollout.sources, rollout.reset, rollout.decided, rollout.h0)
+        mean, executed = rollout.chosen(means), rollout.executed
         log_prob = gaussian.log_prob(rollout.u, mean, log_std)
-        if config.credit == "chunk":
-            log_prob = (log_prob * rollout.valid).sum(-1, keepdim=True)
+        if not self.credits_ticks:
+            log_prob = (log_prob * executed).sum(-1, keepdim=True)
         count = batch.credited.sum()
 
         def average(values: Tensor) -> Tensor:
@@ -243,11 +272,11 @@ class PPO:
 
         with torch.no_grad():
             divergence = gaussian.kl_divergence(rollout.mean, batch.behaviour_log_std, mean, log_std)
-            kl = (divergence * rollout.valid).sum() / rollout.valid.sum()
+            kl = (divergence * executed).sum() / executed.sum()
         return Losses(
             policy=-average(surrogate),
             value=average(error) / self.critic.scale**2,
-            entropy=gaussian.entropy(log_std) * rollout.valid.sum() / count,
+            entropy=gaussian.entropy(log_std) * executed.sum() / count,
             kl=kl,
             clip_fraction=average((ratio.detach() - 1.0).abs() > config.clip),
         )
@@ -259,6 +288,7 @@ class PPO:
             "critic": self.critic.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
+            "smoothness": self.smoothness.state_dict(),
             "generator": self.generator.get_state(),
             "iteration": self.iteration,
         }
@@ -269,6 +299,7 @@ class PPO:
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
+        self.smoothness.load_state_dict(state["smoothness"])
         self.generator.set_state(state["generator"])
         self.iteration = state["iteration"]
 
@@ -278,6 +309,26 @@ class PPO:
         length = self.env.spec.episode_ticks
         state["tick"] = torch.randint(length, (self.env.num_worlds,), generator=self.generator)
         self.env.load_state_dict(state)
+
+    @torch.no_grad()
+    def _pass_states(self) -> None:
+        """Let a share of the worlds go on from another world's memory (arXiv 2507.02782)."""
+        if not self.config.state_passing:
+            return
+        worlds, scheduler = self.env.num_worlds, self.scheduler
+        source = torch.randperm(worlds, generator=self.generator)
+        passed = torch.rand(worlds, generator=self.generator) < self.config.state_passing
+        source = torch.where(passed, source, torch.arange(worlds)).to(self.env.device)
+        scheduler.h = self.policy.with_memory_of(scheduler.h, scheduler.h[source])
+
+    @torch.no_grad()
+    def _bound_std(self) -> None:
+        """Let exploration fall with the ticks."""
+        config, initial = self.config, self.policy.config.initial_std
+        if config.final_std is not None:
+            share = min(1.0, self.ticks / config.final_std_ticks)
+            bound = initial + share * (config.final_std - initial)
+            self.policy.log_std.clamp_(max=math.log(bound))
 
     def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [
@@ -315,6 +366,28 @@ class PPO:
 
     def _update_normalizers(self, batch: Batch) -> None:
         rollout = batch.rollout
-        self.policy.normalizer.update(self.policy.features(rollout.sources).flatten(0, 1))
-        self.critic.normalizer.update(rollout.critic[:, :, :-1][rollout.valid])
+        self.policy.normalizer.update(self.policy.features(rollout.sources)[rollout.decided])
+        self.critic.normalizer.update(rollout.states[rollout.valid])
         self.critic.adapt_scale(batch.target[batch.credited])
+
+
+def _make_scheduler(env: Worlds, policy: Policy) -> ChunkScheduler | TimedScheduler:
+    if env.timing is None:
+        return ChunkScheduler(env, policy)
+    assert isinstance(env, Env)
+    return TimedScheduler(env, policy)
+
+
+def _require_fit(env: Worlds, policy: Policy, config: PPOConfig) -> None:
+    """Raise where the worlds do not have what the policy reads, or credit is not defined."""
+    for source in policy.spec.sources:
+        if source not in env.spec.sources:
+            raise AndanteError(
+                f"source {source.name!r} of the policy: not in the environment, whose sources are "
+                f"{', '.join(source.name for source in env.spec.sources)}; make it from the policy's spec"
+            )
+    if env.timing is not None and (config.credit == "chunk" or policy.decoder.ties):
+        what = "credit chunk" if config.credit == "chunk" else f"decoder {policy.config.decoder}"
+        raise AndanteError(
+            f"{what}: not defined where decisions are not on time ({', '.join(env.timing.fields)})"
+        )

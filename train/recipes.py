@@ -1,12 +1,4 @@
-"""What each task is trained with unless told otherwise, and what to expect of it.
-
-`andante train TASK --memory MEMORY --seed SEED --run-dir DIR`, returns in result.json (at most 500):
-
-| task | gru, seeds 0 to 3 | mlp, seeds 0 and 1 |
-|---|---|---|
-| pendulum-swingup-blind | 377, 376, 366, 380 | 25, 28 |
-| cartpole-swingup-blind | 434, 437, 396, 400 | 57, 60 |
-"""
+"""What each task is trained with unless told otherwise; what to expect of it is the task's `expected`."""
 
 from __future__ import annotations
 
@@ -27,6 +19,9 @@ VELOCITY = TrainConfig(
         gae_lambda=0.95,
         entropy_bonus=0.005,
         max_learning_rate=2e-3,
+        target_kl=0.02,
+        final_std=0.1,
+        final_std_ticks=1_500_000,
         critic_size=128,
     ),
 )
@@ -58,3 +53,15 @@ def get_recipe(task: str) -> TrainConfig:
     # Environments of other packages are stepped one after the other, in Python.
     worlds = 32 if name.startswith(("gym/", "popgym/")) else 256
     return RECIPES.get(name) or TrainConfig(task=name, ticks=3_000_000, num_worlds=worlds)
+
+
+INCIDENTAL = ("seed", "device", "threads", "checkpoint_seconds")
+"""Fields of `TrainConfig` that an expected result does not depend on."""
+
+
+def expected_return(config: TrainConfig) -> tuple[float, float] | None:
+    """The range that the task declares for its recipe; None for another configuration, or where none is."""
+    recipe = get_recipe(config.task)
+    incidental = {name: getattr(config, name) for name in INCIDENTAL}
+    is_recipe = config == msgspec.structs.replace(recipe, **incidental)
+    return get_spec(config.task).expected if is_recipe else None

@@ -10,13 +10,14 @@ from torch import Tensor
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.sim.env import Observation
+from andante.sim.spec.task import TaskSpec
 
 from .checkpoint import Checkpoint
 from .divergence import Divergence
 from .episode import Episode, Player
 from .finite import NonFiniteError
-from .learn import evaluate_for_selection
 from .ppo import PPO
+from .selection import challenge
 
 
 def replay_dump(path: str | Path, task: str | None = None) -> str:
@@ -33,7 +34,7 @@ def replay_dump(path: str | Path, task: str | None = None) -> str:
     trainer.load_state_dict(dump.trainer)
     try:
         trainer.iterate()
-        evaluate_for_selection(trainer.policy, dump.config)
+        challenge(trainer.policy, dump.config, dump.best)
     except NonFiniteError as error:
         if error.name == dump.reason:
             return error.name
@@ -49,10 +50,10 @@ def replay_divergence(path: str | Path, divergence: Divergence, task: str | None
     """
     config = divergence.config
     _require_task(path, config.task, task)
-    env = make(config.task, 1, threads=1, device=divergence.device, randomization=config.randomization)
+    env = make(config.spec, 1, threads=1, device=divergence.device, randomization=config.randomization)
     env.load_state_dict(divergence.before)
     first = Observation(divergence.sources, divergence.critic)
-    player = Player(_Recorded(divergence.actions), env, first)
+    player = Player(_Recorded(config.spec, divergence.actions), env, first)
     ticks = [player.tick()]
     while not ticks[-1].done:
         ticks.append(player.tick())
@@ -64,7 +65,8 @@ def replay_divergence(path: str | Path, divergence: Divergence, task: str | None
 class _Recorded:
     """Does what was done, as an `agents.Agent`."""
 
-    def __init__(self, actions: Tensor) -> None:
+    def __init__(self, spec: TaskSpec, actions: Tensor) -> None:
+        self.spec = spec
         self._left: Iterator[Tensor] = iter(actions)
 
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:

@@ -8,8 +8,12 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
+from andante.sim.env import Outcome
+
 from .finite import require_finite
 from .scheduler import ChunkScheduler
+from .smoothness import Smoothness
+from .timed import TimedScheduler
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,11 @@ class Rollout:
     h0: Tensor
     """State before the first decision [B, S], before its reset."""
     mean: Tensor
-    """Means of the executed actions [K, B, s, A]."""
+    """Means of the choices whose actions were executed [K, B, F, A]; F = s, or 1 where the decoder ties."""
     u: Tensor
-    """Executed actions before decoding [K, B, s, A]."""
+    """The choices, before decoding [K, B, F, A]."""
+    actions: Tensor
+    """Executed [K, B, s, A], SI units."""
     critic: Tensor
     """True state before each tick, and after the last [K, B, s + 1, C]."""
     reward: Tensor
@@ -38,26 +44,46 @@ class Rollout:
     """Bool [K, B, s]: the tick was lived through, not idled after an end."""
 
     @classmethod
-    def empty(cls, scheduler: ChunkScheduler, decisions: int) -> Rollout:
+    def empty(cls, scheduler: ChunkScheduler | TimedScheduler, decisions: int) -> Rollout:
         """Tensors to be filled by `collect`, on the environment's device."""
         env, policy = scheduler.env, scheduler.policy
         zeros = partial(torch.zeros, device=env.device)
         shape = (decisions, env.num_worlds, policy.execution_horizon)
-        actions = (*shape, policy.spec.action_size)
+        choices = (*shape[:2], policy.choices, policy.spec.action_size)
         return cls(
             sources={
                 name: zeros(decisions, *value.shape) for name, value in scheduler.observation.sources.items()
             },
             reset=zeros(shape[:2], dtype=torch.bool),
             h0=torch.zeros_like(scheduler.h),
-            mean=zeros(actions),
-            u=zeros(actions),
+            mean=zeros(choices),
+            u=zeros(choices),
+            actions=zeros(*shape, policy.spec.action_size),
             critic=zeros(*shape[:2], shape[2] + 1, env.critic_size),
             reward=zeros(shape),
             terminated=zeros(shape, dtype=torch.bool),
             truncated=zeros(shape, dtype=torch.bool),
             valid=zeros(shape, dtype=torch.bool),
         )
+
+    @property
+    def decided(self) -> Tensor:
+        """Bool [K, B]: whether there is such a decision; all of them."""
+        return torch.ones_like(self.reset)
+
+    @property
+    def executed(self) -> Tensor:
+        """Bool [K, B, F]: whether a choice was executed, not idled after an end."""
+        return self.valid[..., : self.u.shape[2]]
+
+    @property
+    def states(self) -> Tensor:
+        """True state before each tick [K, B, s, C]."""
+        return self.critic[:, :, :-1]
+
+    def chosen(self, mean: Tensor) -> Tensor:
+        """Of means of whole decisions [K, B, H, A], those that `mean` holds of the behaviour policy."""
+        return mean[:, :, : self.mean.shape[2]]
 
     def worlds(self, index: Tensor) -> Rollout:
         """The part of the worlds in `index`."""
@@ -70,7 +96,9 @@ class Rollout:
         return Rollout(sources=sources, h0=self.h0[index], **picked)
 
 
-def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -> dict[str, float]:
+def collect(
+    scheduler: ChunkScheduler, rollout: Rollout, generator: Generator, smoothness: Smoothness
+) -> dict[str, float]:
     """Fill `rollout` with the scheduler's next decisions, exploring with noise from `generator`.
 
     Returns the mean per tick of each term of the reward that the environment tells.
@@ -80,7 +108,7 @@ def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -
     """
     noise = torch.randn(rollout.u.shape, generator=generator).to(rollout.u.device)
     rollout.h0.copy_(scheduler.h)
-    terms: dict[str, Tensor] = {}
+    means = TermMeans()
     for k in range(len(noise)):
         decision = scheduler.advance(noise[k])
         outcome = decision.outcome
@@ -89,15 +117,41 @@ def collect(scheduler: ChunkScheduler, rollout: Rollout, generator: Generator) -
         rollout.reset[k] = decision.reset
         rollout.mean[k] = decision.mean
         rollout.u[k] = decision.u
+        rollout.actions[k] = decision.actions
         rollout.critic[k, :, 0] = decision.critic
         rollout.critic[k, :, 1:] = outcome.critic
         rollout.reward[k] = outcome.reward
         rollout.terminated[k] = outcome.terminated
         rollout.truncated[k] = outcome.truncated
         rollout.valid[k] = outcome.valid
-        ticks = outcome.valid.sum()
-        for name, mean in outcome.terms.items():
-            terms[name] = terms.get(name, 0.0) + mean * ticks
+        means.add(outcome)
+        if not smoothness.free:
+            cost = smoothness.cost(decision.actions, outcome.done) * outcome.valid
+            rollout.reward[k] -= cost
+            means.add_term("smoothness", -cost.sum())
     require_finite("critic observation", rollout.critic)
     require_finite("reward", rollout.reward)
-    return {name: float(total / rollout.valid.sum()) for name, total in terms.items()}
+    return means.result()
+
+
+class TermMeans:
+    """Means per tick of the terms of the reward, over calls of an environment."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, Tensor] = {}
+        self._ticks: Tensor | int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Of one more call."""
+        ticks = outcome.valid.sum()
+        self._ticks = self._ticks + ticks
+        for name, mean in outcome.terms.items():
+            self.add_term(name, mean * ticks)
+
+    def add_term(self, name: str, total: Tensor) -> None:
+        """The sum of one term over the ticks of the last call."""
+        self._totals[name] = self._totals.get(name, 0.0) + total
+
+    def result(self) -> dict[str, float]:
+        """Name -> mean."""
+        return {name: float(total / self._ticks) for name, total in self._totals.items()}

@@ -17,7 +17,7 @@ from .policy import Policy
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of every world and what came of it (B worlds, s executed actions, A actions, S state)."""
+    """One decision of every world and what came of it (B worlds, s ticks, A actions, S state)."""
 
     sources: dict[str, Tensor]
     """What was decided on {name: [B, n]}."""
@@ -26,9 +26,11 @@ class Decision:
     reset: Tensor
     """Bool [B]: decided from the initial state, in a new episode."""
     mean: Tensor
-    """Executed means [B, s, A]."""
+    """Means of the choices whose actions were executed [B, F, A]; F = s, or 1 where the decoder ties."""
     u: Tensor
-    """Executed actions before decoding [B, s, A]."""
+    """The choices, before decoding [B, F, A]."""
+    actions: Tensor
+    """Executed [B, s, A], SI units."""
     outcome: Outcome
     """Outcome of the s ticks."""
 
@@ -55,7 +57,7 @@ class ChunkScheduler:
 
     @torch.no_grad()
     def advance(self, noise: Tensor | None = None) -> Decision:
-        """Decide and play, exploring with standard normal `noise` [B, s, A], or deterministically.
+        """Decide and play, exploring with standard normal `noise` [B, F, A], or deterministically.
 
         Raises:
             NonFiniteError: a source or an action is not finite.
@@ -64,13 +66,18 @@ class ChunkScheduler:
         for name, value in observation.sources.items():
             require_finite(f"source {name!r}", value)
         h = torch.where(reset[:, None], self.policy.initial_state(len(self.h)), self.h)
-        mean, next_h = self.policy.decide(observation.sources, h)
-        mean = mean[:, : self.policy.execution_horizon]
+        mean, after = self.policy.decide(observation.sources, h)
+        mean = mean[:, : self.policy.choices]
         u = mean if noise is None else mean + self.policy.log_std.exp() * noise
         require_finite("action", u)
-        outcome = self.env.step(self.policy.decode(u))
-        self.observation, self.reset, self.h = outcome.observation, outcome.done, next_h
-        return Decision(observation.sources, observation.critic, reset, mean, u, outcome)
+        actions = self.policy.decode(self.policy.chunk(u, h)[:, : self.policy.execution_horizon])
+        outcome = self.env.step(actions)
+        self.observation, self.reset, self.h = (
+            outcome.observation,
+            outcome.done,
+            self.policy.remember(after, u),
+        )
+        return Decision(observation.sources, observation.critic, reset, mean, u, actions, outcome)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything an exact continuation needs, the environment's state included."""

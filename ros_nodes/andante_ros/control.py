@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from andante.runtime import AndanteError, Controller, LoopReport, RealtimeLoop
 from andante.runtime.histogram import Histogram
+from andante.runtime.loop import Observer
 from andante.runtime.realtime import MonotonicClock
 from andante.runtime.states import State
 
@@ -43,14 +44,15 @@ class ControlThread:
         robot: TopicRobot,
         fifo_priority: int | None,
         on_ready: Callable[[], None],
+        observers: Sequence[Observer] = (),
     ) -> None:
-        """Join a controller and a robot; `on_ready` is called in the control thread, see `RealtimeLoop`."""
+        """Join a controller and a robot; `on_ready` and observers are called in the control thread."""
         self.controller = controller
         self.robot = robot
         self.clock = JitterClock()
         self.report = self.error = None
         self._fifo_priority = fifo_priority
-        self._on_ready = on_ready
+        self._on_ready, self._observers = on_ready, observers
         self._loop: RealtimeLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -73,7 +75,12 @@ class ControlThread:
         self.clock.jitter = Histogram()
         self.robot.reset()
         self._loop = RealtimeLoop(
-            self.controller, self.robot, self._fifo_priority, clock=self.clock, on_ready=self._on_ready
+            self.controller,
+            self.robot,
+            self._fifo_priority,
+            clock=self.clock,
+            on_ready=self._on_ready,
+            observers=self._observers,
         )
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="control", daemon=True)
         self._thread.start()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
 from andante.runtime import AndanteError, Controller, LoopReport, load_policy, load_profile
+from andante.runtime.recorder.options import RecordingOptions
 
 from . import params
 from .control import ControlThread
 from .diagnostics import describe
 from .process import run_node
 from .topics import TopicRobot
+
+if TYPE_CHECKING:
+    from andante.runtime.recorder.recorder import Recorder
 
 WATCH_S = 0.1
 """How often changes are looked for."""
@@ -45,6 +50,7 @@ class PolicyNode(LifecycleNode):
         super().__init__("policy_node")
         params.declare(self, params.POLICY_NODE)
         self._control: ControlThread | None = None
+        self._recorder: Recorder | None = None
         self._active = False
         self._seen = _Seen()
         self._watches = 0
@@ -89,6 +95,11 @@ class PolicyNode(LifecycleNode):
         if self._control is not None:
             self._control.robot.close()
             self._control = None
+        if self._recorder is not None:
+            self._recorder.close()
+            if self._recorder.told is not None:
+                self.get_logger().info(f"recording {self._recorder.told}")
+            self._recorder = None
 
     def _attempt(self, transition: Callable[[], None]) -> TransitionCallbackReturn:
         # rclpy itself would drop an exception without a word.
@@ -108,8 +119,12 @@ class PolicyNode(LifecycleNode):
         profile = load_profile(values["profile"] or policy.contract.robot_model)
         controller = Controller(policy, profile)
         controller.check_output(TopicRobot.carries)
+        priority = values["fifo_priority"] or None
+        recording = RecordingOptions(record=Path(values["record"]) if values["record"] else None)
+        self._recorder = recording.open(controller, priority is not None)
+        observers = [] if self._recorder is None else [self._recorder.add]
         robot = TopicRobot(profile, self, values["joint_states_topic"], values["command_topic"])
-        self._control = ControlThread(controller, robot, values["fifo_priority"] or None, self._tell_ready)
+        self._control = ControlThread(controller, robot, priority, self._tell_ready, observers)
         self.get_logger().info(
             f"{values['policy']} (digest {policy.digest[:12]}) on robot model {profile.robot_model}: "
             f"{1e9 / policy.contract.control_period_ns:g} Hz, a decision every "

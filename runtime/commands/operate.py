@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def operate(policy: Positional[Path], command: str = "keyboard", remote: str = L
     components = command_components(read_artifact(policy).contract)
     if command.partition(":")[0] == "udp" or (source := open_operator(command, components)) is None:
         raise AndanteError(f"expected keyboard or gamepad, found {command!r}")
-    try:
+    with closing(source):
         sender = OperatorSender(components, remote)
         wishes = OperatorInput(np.zeros(len(components)))
         print(source.hint, flush=True)
@@ -36,5 +37,3 @@ def operate(policy: Positional[Path], command: str = "keyboard", remote: str = L
             source.poll(wishes, time.monotonic_ns())
             sender.send(wishes)
             time.sleep(PERIOD_S)
-    finally:
-        source.close()

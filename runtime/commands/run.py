@@ -18,7 +18,7 @@ from ..cli import discard_output
 from ..controller import Controller
 from ..errors import AndanteError
 from ..loop import Observer, RealtimeLoop
-from ..operator import OperatorSource, command_components, open_operator
+from ..operator import command_components, open_operator
 from ..planner import Mode
 from ..policy import load_policy
 from ..profile import load_profile
@@ -60,7 +60,8 @@ def run(
         robot: `null`, `sim`, `udp`, `replay`, or one that another package registers.
         robot_option: options of that robot, as `name=value`; `local` and `remote` addresses of `udp`,
             `recording` of `replay`.
-        command: the operator's device: `keyboard`, `gamepad[:DEVICE]`, `udp[:HOST:PORT]` or `none`.
+        command: the operator's device: `keyboard`, `gamepad[:DEVICE]`, `udp[:HOST:PORT]` or `none`; in
+            simulation also `fixed:VALUES`, as in `fixed:0.8,0,0`.
         profile: robot profile (YAML); the shipped one of the policy's robot model when left out.
         seconds: how long the policy runs.
         execution_horizon: ticks between decisions; the policy's default when left out.
@@ -95,6 +96,10 @@ def run(
             opened.callback(page.close)
             observers.append(page.after_tick)
             print(f"view at {page.url}", flush=True)
+        if command.startswith("fixed") and robot != "sim":
+            raise AndanteError(
+                f"--command {command}: for --robot sim only, found {robot!r}: nobody could let go"
+            )
         operator = open_operator(command, command_components(session.contract))
         if operator is not None:
             opened.callback(operator.close)
@@ -102,9 +107,15 @@ def run(
         clock = VirtualClock() if fast else None
 
         def on_ready() -> None:
-            _ask(loop, operator, yes)
+            if yes:
+                loop.confirm()
+            elif operator is not None and operator.hint:
+                print(f"ready; {operator.hint}", flush=True)
+            else:
+                asking.ask()
 
         loop = RealtimeLoop(controller, driven, fifo_priority, cpu, clock, on_ready, operator, observers)
+        asking = _Asking(loop)
         with _interrupts(loop) as received:
             result = loop.run(seconds)
         link = getattr(machine, "link", None)
@@ -164,22 +175,25 @@ def _interrupts(loop: RealtimeLoop) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _ask(loop: RealtimeLoop, operator: OperatorSource | None, yes: bool) -> None:
-    """Wait for the operator: at the device, or at standard input in a thread while the loop goes on."""
-    if yes:
-        loop.confirm()
-        return
-    if operator is not None:
-        print(f"ready; {operator.hint}", flush=True)
-        return
-    print("ready; press Enter to let the policy run", flush=True)
+class _Asking:
+    """Asks at standard input, with one reader for the life of a loop: a second would take its line."""
 
-    def wait() -> None:
-        if not sys.stdin.readline():
-            print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)
-            loop.stop()
-            return
-        with suppress(AndanteError):  # READY no longer
-            loop.confirm()
+    def __init__(self, loop: RealtimeLoop) -> None:
+        self._loop = loop
+        self._asked = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
 
-    threading.Thread(target=wait, daemon=True).start()
+    def ask(self) -> None:
+        """Ask; the answer comes from a thread, while the loop goes on."""
+        self._asked.set()
+        print("ready; press Enter to let the policy run", flush=True)
+        if not self._reader.ident:
+            self._reader.start()
+
+    def _read(self) -> None:
+        while self._asked.wait() and sys.stdin.readline():
+            self._asked.clear()
+            with suppress(AndanteError):  # READY no longer
+                self._loop.confirm()
+        print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)
+        self._loop.stop()

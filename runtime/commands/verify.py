@@ -19,20 +19,15 @@ def verify(policy: Positional[Path], run: Path | None = None) -> int:
             run's return, over the same episodes.
     """
     artifact, _, deviation = check_golden_trace(policy)
+    print(policy)
     reproduced = deviation.within(GOLDEN_TOLERANCE)
-    print(f"{policy}")
     _line("digest", True, f"sha256 {artifact.digest}")
-    replayed = f"{artifact.trace}: {deviation} (at most {GOLDEN_TOLERANCE:.0e})"
-    _line("golden trace", reproduced, replayed)
+    _line("golden trace", reproduced, f"{artifact.trace}: {deviation} (at most {GOLDEN_TOLERANCE:.0e})")
     if run is None:
         return 0 if reproduced else 1
     # The simulator is above this room: it is asked for by name, and only here.
-    simulated = importlib.import_module("andante.sim.verify")
-    check = simulated.check_closed_loop(artifact, run)
-    trained, random, count = check.result.trained, check.result.random_return, check.result.episodes
-    returns = f"return {check.measured:.3f}, the run's {trained:.3f}, random {random:.3f}, {count} episodes"
-    apart = f"{check.deviation:.2%} apart (at most {simulated.RETURN_TOLERANCE:.0%})"
-    _line("closed loop", check.acceptable, f"{returns}: {apart}")
+    check = importlib.import_module("andante.sim.verify").check_closed_loop(artifact, run)
+    _line("closed loop", check.acceptable, str(check))
     for fault in check.faults:
         _line("", False, fault)
     return 0 if reproduced and check.acceptable else 1

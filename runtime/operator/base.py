@@ -10,15 +10,20 @@ from ..command import OperatorInput
 from ..contract import CommandComponent, Contract
 from ..errors import AndanteError
 
-OPERATORS = {"keyboard": "Keyboard", "gamepad": "Gamepad", "udp": "UdpOperator"}
-"""Their classes, by their modules."""
+OPERATORS = {
+    "keyboard": ("runtime.operator.keyboard", "Keyboard"),
+    "gamepad": ("runtime.operator.gamepad", "Gamepad"),
+    "udp": ("runtime.operator.udp", "UdpOperator"),
+    "fixed": ("sim.fixed_command", "FixedCommand"),
+}
+"""Modules of `andante` and classes; what is for simulation only lives with the simulator."""
 
 
 class OperatorSource(Protocol):
     """A device in an operator's hands."""
 
     hint: str
-    """How it is used, in a line."""
+    """How it is used, in a line; empty where it has no button to start with."""
 
     def poll(self, operator: OperatorInput, now_ns: int) -> None:
         """Fill in what the operator wants at `now_ns`, the sample's clock; at once.
@@ -36,7 +41,7 @@ def command_components(contract: Contract) -> tuple[CommandComponent, ...]:
 
 
 def open_operator(name: str, components: tuple[CommandComponent, ...]) -> OperatorSource | None:
-    """Open a device: `keyboard`, `gamepad[:DEVICE]` or `udp[:HOST:PORT]`; None for `none`.
+    """Open a device: `keyboard`, `gamepad[:DEVICE]`, `udp[:HOST:PORT]` or `fixed:VALUES`; None for `none`.
 
     Raises:
         AndanteError: no such kind, the device is not there, or has too few keys or axes.
@@ -46,8 +51,8 @@ def open_operator(name: str, components: tuple[CommandComponent, ...]) -> Operat
         return None
     if kind not in OPERATORS:
         raise AndanteError(f"no operator's device {kind!r}; devices: none, {', '.join(OPERATORS)}")
-    module = importlib.import_module(f".{kind}", __package__)
-    device: Callable[..., OperatorSource] = getattr(module, OPERATORS[kind])
+    module, name = OPERATORS[kind]
+    device: Callable[..., OperatorSource] = getattr(importlib.import_module(f"andante.{module}"), name)
     return device(components, where) if where else device(components)
 
 

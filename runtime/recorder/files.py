@@ -21,7 +21,7 @@ from .row import ages_ms
 if TYPE_CHECKING:
     from mcap.writer import Writer
 
-HEADER, CONTRACT, PROFILE = "andante", "contract.json", "profile.json"
+HEADER, CONTRACT, PROFILE, SNAPSHOT = "andante", "contract.json", "profile.json", "snapshot.msgpack"
 """Names of the metadata record and the attachments."""
 TICKS, SOURCES, STATUS = "/tick", "/sources", "/status"
 """Topics."""
@@ -117,9 +117,8 @@ class RecordingFile:
             self._writer.start(library="andante")
             self._writer.add_metadata(HEADER, header.to_metadata())
             for name, data in attachments.items():
-                self._writer.add_attachment(
-                    header.started_ns, header.started_ns, name, "application/json", data
-                )
+                kind = f"application/{name.rpartition('.')[2]}"
+                self._writer.add_attachment(header.started_ns, header.started_ns, name, kind, data)
             self._channels = {
                 topic: self._register(topic, layout.name, "protobuf", layout.schema)
                 for topic, layout in ((TICKS, layout), (SOURCES, sources))

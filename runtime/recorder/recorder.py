@@ -7,25 +7,30 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from ..command import JointCommand, Sample
 from ..controller import Controller
 from ..errors import AndanteError
-from .files import CONTRACT, PROFILE, need_mcap
+from .files import CONTRACT, PROFILE, SNAPSHOT, need_mcap
 from .header import Header, Status, encode_profile
 from .parts import Parts
 from .row import STATES, Row
+from .snapshot import Carried, Snapshot, encode_snapshot
 
 POLL_S = 0.05
 AFTER_S = 5.0
 """How long after a fault its recording goes on."""
 RING_BYTES = 512 * 1024**2
 """The ring is no larger, and then reaches back less far."""
+SNAPSHOT_S = 1.0
+"""From one snapshot of the running controller to the next."""
 SPARE = 500
 """Ticks, at least, that the files may lag behind."""
 FAULTS_KEPT = 20
@@ -102,6 +107,9 @@ class Recorder:
         self._ring.fill(0.0)  # every page is there before the loop begins
         self._words: list[tuple[str | None, str | None, str | None, str]] = [("",) * 4] * len(self._ring)
         self._added = self._next = self._gaps = 0
+        self._pace = max(1, min(round(SNAPSHOT_S * rate), self._keep // 10))
+        self._carried = Carried(controller)
+        self._snapshots: deque[Snapshot] = deque(maxlen=self._keep // self._pace + 2)
         self._end = 0 if path is None else ALWAYS
         self._begun = 0
         self._fault: str | None = None
@@ -178,6 +186,8 @@ class Recorder:
         self._ring[at] = self._row.values
         waiting = controller.waiting if controller.state.value == "wait_sensors" else None
         self._words[at] = controller.fault, waiting, sample.operator.e_stop, controller.policy.digest
+        if added % self._pace == 0 and (snapshot := self._carried.take(added)) is not None:
+            self._snapshots.append(snapshot)
         self._added = added + 1
         fault = controller.fault
         # A latched fault stays the same object.
@@ -254,8 +264,12 @@ class Recorder:
         )
 
     def _open(self, path: Path) -> Parts:
-        layouts = self._row.layout, self._row.sources
-        parts = Parts(path, self._header, self._attachments, layouts, *self._limits)
+        layouts, attachments = (self._row.layout, self._row.sources), dict(self._attachments)
+        for snapshot in list(self._snapshots):
+            if (row := snapshot.row - self._next) >= 0:
+                attachments[SNAPSHOT] = encode_snapshot(replace(snapshot, row=row))
+                break
+        parts = Parts(path, self._header, attachments, layouts, *self._limits)
         self._recordings.append(parts)
         return parts
 

@@ -15,10 +15,11 @@ from ..command import Sample
 from ..contract import Contract
 from ..errors import AndanteError
 from ..profile import Profile
-from .files import CONTRACT, HEADER, PROFILE, SOURCES, STATUS, TICKS, need_mcap
+from .files import CONTRACT, HEADER, PROFILE, SNAPSHOT, SOURCES, STATUS, TICKS, need_mcap
 from .header import Header, Status, decode_contract, decode_profile
 from .layout import Layout
 from .row import sources_layout, tick_layout
+from .snapshot import Snapshot, decode_snapshot
 
 
 class _Log(msgspec.Struct):
@@ -40,6 +41,8 @@ class Recording:
     """`[M, sources_layout.width]`: what the policy read, with the tick in front as an int64."""
     statuses: tuple[Status, ...]
     """In force at each of the N ticks; `Status.tick` is the one that it began with."""
+    snapshot: Snapshot | None
+    """From which a controller can go on, where the recording begins in the middle of a run."""
     damage: str | None
     """Why it may end early."""
 
@@ -105,6 +108,7 @@ def read_recording(*paths: Path) -> Recording:
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.sources for part in parts]),
         tuple(status for part in parts for status in part.statuses),
+        first.snapshot,
         "; ".join(part.damage for part in parts if part.damage) or None,
     )
 
@@ -155,7 +159,9 @@ def _read_part(path: Path) -> Recording:
         read = _decode(sources, messages[SOURCES])
     except ValueError as error:
         raise AndanteError(f"{path}: {error}: recorded by another version of andante") from None
-    return Recording(str(path), header, contract, profile, layout, rows, read, tuple(statuses), damage)
+    snapshot = decode_snapshot(attached[SNAPSHOT], str(path)) if SNAPSHOT in attached else None
+    where, told = str(path), tuple(statuses)
+    return Recording(where, header, contract, profile, layout, rows, read, told, snapshot, damage)
 
 
 def _decode(layout: Layout, messages: list[bytes]) -> NDArray[np.float64]:

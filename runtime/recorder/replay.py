@@ -14,6 +14,7 @@ from ..policy import PolicySession
 from ..states import State
 from .recording import Recording
 from .row import MODES, ROWS, STATES
+from .snapshot import Carried
 
 COMPARED = {
     "tick": "tick numbers",
@@ -50,11 +51,12 @@ class Comparison:
 def replay(recording: Recording, policy: PolicySession) -> Comparison:
     """Give a new controller what the recorded one was given, and compare what both gave, bit by bit.
 
-    What was recorded of a run before its activation is left out. Inference runs within the tick; an answer is
-    taken at the tick at which it was taken then.
+    What was recorded of a run before its activation, or before the first snapshot of it, is left out.
+    Inference runs within the tick; an answer is taken at the tick at which it was taken then.
 
     Raises:
-        AndanteError: another policy than the recorded one, or a recording without a run's beginning.
+        AndanteError: another policy than the recorded one, or a recording in which no run and no snapshot of
+            one begins.
     """
     header, rows = recording.header, recording.rows
     if policy.digest != header.policy_digest:
@@ -65,12 +67,14 @@ def replay(recording: Recording, policy: PolicySession) -> Comparison:
     begins, lost = recording.integers("begins"), recording.integers("lost")
     if not len(rows):
         raise AndanteError(f"{recording.where}: no ticks in it")
-    if not begins.any():
+    snapshot, first = recording.snapshot, int(np.argmax(begins)) if begins.any() else len(rows)
+    if snapshot is not None and snapshot.row < first:
+        first = snapshot.row + 1
+    elif first == len(rows):
         raise AndanteError(
-            f"{recording.where}: begins in the middle of a run: only from its activation on can a controller "
-            "be run again"
+            f"{recording.where}: begins in the middle of a run, and its policy did not run there: a "
+            "controller can be run again from its activation on, or while its policy runs"
         )
-    first = int(np.argmax(begins))
     controller = Controller(
         policy,
         recording.profile,
@@ -80,11 +84,13 @@ def replay(recording: Recording, policy: PolicySession) -> Comparison:
         overlap=header.overlap,
     )
     controller.warmup()
+    if snapshot is not None and first == snapshot.row + 1:
+        Carried(controller).put_back(snapshot)
     expected = _Given(recording)
     for i, (tick, sample) in enumerate(recording.samples()):
         if i < first:
             continue
-        if i > first and lost[i] != lost[i - 1]:
+        if not begins[i] and lost[i] != lost[i - 1]:
             return Comparison(i - first, None, f"{lost[i] - lost[i - 1]} ticks before tick {tick} were lost")
         if recording.statuses[i].policy != header.policy_digest:
             return Comparison(i - first, None, f"at tick {tick} another policy took over")

@@ -56,4 +56,5 @@ CARTPOLE = TaskSpec(
         "in [0, 1]"
     ),
     termination=f"the cart is more than {RAIL} m from the middle",
+    expected=(375.0, 455.0),
 )

@@ -29,7 +29,7 @@ def describe(spec: TaskSpec) -> str:
         "command": _command(spec),
         "reward": f"{spec.reward}, per tick",
         "ends early": spec.termination,
-        "expected": spec.expected,
+        "expected": _expected(spec),
     }
     lines += ["", *(f"{key + ':':<13}{value}" for key, value in facts.items() if value)]
     return "\n".join([f"{spec.name}: {spec.summary}", "", *lines])
@@ -65,6 +65,13 @@ def _starts(spec: TaskSpec) -> Iterator[str]:
             f"{start.joint} {start.position:.4g} +- {start.position_spread:g}, "
             f"velocity +- {start.velocity_spread:g}"
         )
+
+
+def _expected(spec: TaskSpec) -> str:
+    if spec.expected is None:
+        return ""
+    low, high = spec.expected
+    return f"return {low:g} to {high:g} from `andante train {spec.name} --run-dir DIR`"
 
 
 def _command(spec: TaskSpec) -> str:

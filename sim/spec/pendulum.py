@@ -42,4 +42,5 @@ PENDULUM = TaskSpec(
     start=(JointStart("hinge", math.pi, position_spread=0.5, velocity_spread=1.0),),
     reward=f"((1 + cos hinge) / 2)^2 * exp(-(speed / {SLOW} rad/s)^2), in [0, 1]",
     termination="none",
+    expected=(350.0, 395.0),
 )

@@ -162,6 +162,20 @@ class Randomization(Record, frozen=True):
             elif value is not None:
                 yield Entry(field, field, "*", value)
 
+    def ticks(self, field: str, default: int) -> tuple[int, ...]:
+        """What a field of whole ticks may be; `default` alone where it is not given."""
+        given = getattr(self, field)
+        match given:
+            case None:
+                return (default,)
+            case Choice(values=values):
+                return tuple(sorted({int(value) for value in values}))
+            case float() | int():
+                return (int(given),)
+            case _:
+                low, high = given.bounds
+                return tuple(range(int(low), int(high) + 1))
+
     @property
     def whole(self) -> Randomization:
         """The same without its curriculum: with ranges that are what they say from the first episode on."""

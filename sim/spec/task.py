@@ -117,8 +117,8 @@ class TaskSpec:
     """Changes to the robot's model before it is compiled: terrain, objects, sensors that the reward needs."""
     integrator: Literal["Euler", "RK4", "implicit", "implicitfast"] | None = "implicitfast"
     """MuJoCo's; the model's own when None."""
-    expected: str = ""
-    """The result to expect of the recipe, with the command that gives it."""
+    expected: tuple[float, float] | None = None
+    """Range of the return to expect of the recipe, whatever the seed; `andante check-recipe` checks it."""
     robot_licence: str = "Apache-2.0"
     max_gap_ticks: int = 2
 
@@ -152,6 +152,12 @@ class TaskSpec:
         """What an action of zero means, SI, per column; also what counts as executed before the first one."""
         ends = zip(self.action_low, self.action_high, strict=True)
         return self.action_center or tuple((low + high) / 2 for low, high in ends)
+
+    @property
+    def action_unit(self) -> tuple[float, ...]:
+        """What an action of one adds to the middle, SI, per column."""
+        ends = zip(self.action_low, self.action_high, strict=True)
+        return self.action_scale or tuple((high - low) / 2 for low, high in ends)
 
     @property
     def control_dt(self) -> float:

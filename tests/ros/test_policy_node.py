@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 from nodes import eventually
 
+from andante.runtime.policy import load_policy
+from andante.runtime.recorder.recording import read_recording
+from andante.runtime.recorder.replay import replay
+
 PENDULUM = {"name": ["hinge"], "position": [2.0], "velocity": [1.0]}
 DAMPING = -0.2
 STOP_TICKS = 50
@@ -122,6 +126,25 @@ def test_a_message_without_our_joint_is_refused_and_the_joint_named(client, conf
     assert client.diagnostics["state"] == "wait_sensors", "started without the velocity that damping needs"
     client.measure(**PENDULUM)
     client.await_state("run")
+
+
+def test_every_tick_is_recorded_and_runs_again(client, start, policy, tmp_path):
+    path = tmp_path / "run.mcap"
+    client.measure(**PENDULUM)
+    node = start("policy_node", record=path)
+    for _ in range(2):
+        assert client.configure()
+        assert client.activate()
+        client.await_state("run")
+        assert client.deactivate()
+        assert client.cleanup()
+        if path.with_suffix(".again").exists():
+            break
+        path.rename(path.with_suffix(".again"))
+    for recorded in (path, path.with_suffix(".again")):
+        assert replay(read_recording(recorded), load_policy(policy)).equal
+    assert not client.configure()
+    assert f"{path}: File exists, cannot record" in node.log
 
 
 def test_not_a_number_is_a_fault_and_never_leaves(client, running):
