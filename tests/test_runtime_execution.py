@@ -354,6 +354,9 @@ def test_swap_keeps_what_was_asked_of_the_execution(patient_path, tmp_path):
     controller.swap(load_policy(patient_path), 3)
     controller.tick(1, sample)
     assert controller.planner.execution == Execution("blend", 3, 1, 2)
+    controller.swap(load_policy(other))
+    controller.tick(2, sample)
+    assert controller.planner.execution == Execution("blend", 3, 1, 2)
     controller.worker.close()
 
 

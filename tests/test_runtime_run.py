@@ -47,12 +47,13 @@ def finish(process: subprocess.Popen, keys: str | None = None) -> tuple[int, str
 
 @pytest.mark.parametrize("robot", ["null", "sim"])
 def test_run_prints_and_writes_its_report(policy, tmp_path, robot):
-    path = tmp_path / "out.json"
-    status, out, err = finish(start(policy, "--robot", robot, "--seconds", "0.2", "--report", path))
+    path, profile = tmp_path / "out.json", quick_profile(tmp_path)
+    words = policy, "--robot", robot, "--profile", profile, "--seconds", "0.2", "--report", path
+    status, out, err = finish(start(*words))
     assert (status, err) == (0, "")
     report = json.loads(path.read_text())
     assert report["state"] == "disabled" and report["faults"] == []
-    assert report["ticks"] + report["missed"] >= 26 + 10 + 50
+    assert report["ticks"] + report["missed"] >= 6 + 10 + 5
     assert report["decisions"] + report["dropped"] >= 2
     assert set(report["jitter_us"]) == set(report["step_us"]) == {"p50", "p99", "max"}
     assert f"ticks        {report['ticks']} ({report['missed']} missed" in out
