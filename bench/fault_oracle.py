@@ -1,7 +1,7 @@
 """What a robot has to do about faults, read from its profile's YAML alone: no code of the runtime in here.
 
-`Witness` says which events a tick's measurement brings, `Decisions` which ticks no chunk covers, `Referee` plays
-the states and the fallback table on them: for every tick the state and the step, at the end the reason.
+`Witness` says which events a tick's measurement brings, `Decisions` which ticks no chunk covers. `Referee`
+plays the states and the fallback table on them: every tick's state and step, at the end the reason.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-HEARTBEAT_S = 0.5
-"""Longest silence of an emergency-stop device where the profile names none."""
 MADE_UP = 0.5
 """Two ticks without an event make up for one with it."""
+NEVER_NS = -(2**62)
+"""Stamp of what has not arrived."""
 LARGEST = float(np.finfo(np.float32).max)
 HARDNESS = ("brake", "hold", "track", "damping", "external")
 LIVE = ("wait_sensors", "start", "ready", "run", "stop")
@@ -41,6 +41,7 @@ class Table:
 
     def __init__(self, content: dict[str, Any], period_s: float) -> None:
         self.content, self._period_s = content, period_s
+        self.settle_ticks = round(content.get("settle_s", 0.0) / period_s)
         self.start = [self._step(phase) for phase in content["start"]]
         self.stop = [self._step(phase) for phase in content["stop"]]
 
@@ -111,7 +112,9 @@ class Witness:
         stale = False
         for name, stamps in self._stamps.items():
             stale |= self._stale(name, stamps, sample)
-        values = {name: np.where(np.abs(found) <= LARGEST, found, 0.0) for name, found in sample.values.items()}
+        values = {
+            name: np.where(np.abs(found) <= LARGEST, found, 0.0) for name, found in sample.values.items()
+        }
         events = [
             "non_finite" for name, found in sample.values.items() if not (np.abs(found) <= LARGEST).all()
         ]
@@ -160,8 +163,8 @@ class Witness:
         quality = self.content["signals"][name]
         received, source, now = sample.received_ns[name], sample.source_ns[name], sample.now_ns
         wrong = False
-        if received < 0 and stamps.received is None:
-            return True  # never arrived
+        if received == NEVER_NS and stamps.received is None:
+            return True
         if received != stamps.received:
             last, stamps.received = stamps.received, received
             found = sample.values[name].tobytes()
@@ -282,6 +285,7 @@ class Referee:
         self._forget()
         self._sequence: list[Step] = []
         self._played = 0
+        self._stop_at = math.inf
 
     def tick(self, tick: int, seen: Seen, fails: bool, lateness: int) -> Step | None:
         """Advance; -> what is to be commanded. None for the policy.
@@ -335,7 +339,7 @@ class Referee:
             return
         self.reason = self.reason or event
         self._steps, self._since, self._played = steps, tick, 0
-        self.state = "fault" if len(steps) == 1 else "fallback"
+        self.state = "fault" if self.state == "fault" or len(steps) == 1 else "fallback"
 
     def _edges(self, tick: int, skipped: int, seen: Seen, trouble: bool) -> None:
         state = self.state
@@ -347,11 +351,14 @@ class Referee:
             elif state in ("start", "stop"):
                 self._played = 0
             state = self.state
+        if seen.stop:  # once is enough: a running policy first comes to rest
+            self._stop_at = min(self._stop_at, tick + self.table.settle_ticks * (state == "run"))
+        stops = tick >= self._stop_at
         over = self._played >= sum(step.ticks for step in self._sequence)
-        if seen.stop and state in ("start", "ready", "run"):
+        if stops and state in ("start", "ready", "run"):
             self._begin("stop")
         elif state == "wait_sensors":
-            if seen.stop:
+            if stops:
                 self.state = "disabled"
             elif not trouble and not seen.unmet:
                 self._begin("start")

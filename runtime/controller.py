@@ -86,14 +86,15 @@ class Controller:
         self._command = JointCommand.allocate(len(profile.actuated), _validity_ns(contract))
         self._before = self._command.copy()
         self._damping = profile.kd("damping")
+        self._settling = round((profile.settle_s or 0.0) * 1e9 / period_ns)
+        self._stop_tick: int | None = None
         operator = profile.operator
         self._heartbeat_ns = round((operator.heartbeat_s or HEARTBEAT_S) * 1e9)
         self._link_ns = math.inf if operator.link_s is None else round(operator.link_s * 1e9)
         self.planner = Planner(policy, profile, self._measured, execution, worker)
         self._incoming: Planner | None = None
         self._blending = 0
-        self._tick = -1
-        self._skipped = 0
+        self._tick, self._skipped = -1, 0
         self._resets = {
             Reset.MEMORY: self._reset_memory,
             Reset.SEQUENCE: self._reset_sequences,
@@ -303,7 +304,10 @@ class Controller:
 
     def _advance(self, trouble: str | None, sample: Sample) -> None:
         """Take the edges that need no event; then let the policy decide where it runs."""
-        stop, confirmed = sample.operator.stop, sample.operator.start
+        if sample.operator.stop and self._stop_tick is None:
+            self._stop_tick = self._tick + (self._settling if self.state is State.RUN else 0)
+        self.planner.inputs.command.released = self._stop_tick is not None
+        stop = self._stop_tick is not None and self._tick >= self._stop_tick
         if self._skipped > self.contract.max_gap_ticks:
             self._begin_anew()
         if stop and self.state in (State.START, State.READY, State.RUN):
@@ -323,7 +327,11 @@ class Controller:
             if self._fallback.final:
                 self._enter(State.FAULT)
         # The first decision needs a sound sample, and a chunk to hold on to.
-        elif self.state is State.READY and trouble is None and (confirmed or not self.profile.confirm):
+        elif (
+            self.state is State.READY
+            and trouble is None
+            and (sample.operator.start or not self.profile.confirm)
+        ):
             self._enter(State.RUN)
             self.planner.resting = True
         if self.state is State.RUN:
@@ -369,8 +377,7 @@ class Controller:
 
     def _compose(self) -> None:
         """Fill the command that the state calls for, and limit it."""
-        command, measured = self._command, self._measured
-        state = self.state
+        command, measured, state = self._command, self._measured, self.state
         if state is State.DISABLED:
             command.set_zero("disabled")
             return
@@ -405,7 +412,7 @@ class Controller:
     def _enter(self, state: State) -> None:
         for reset in EDGES[self.state, state]:
             self._resets[reset]()
-        self.state = state
+        self.state, self._stop_tick = state, None
 
     def _expect(self, state: State, verb: str) -> None:
         if self.state is not state:

@@ -156,6 +156,8 @@ class CommandFilter:
     values: Floats
     """What the policy sees `[k]`."""
     control_dt: float
+    released: bool = False
+    """The policy is to come to rest, whatever the operator commands."""
 
     def reset(self) -> None:
         """Nothing has been commanded."""
@@ -183,7 +185,7 @@ class CommandFilter:
 
     def advance(self, operator: OperatorInput, now_ns: int, ticks: int) -> None:
         """Let `ticks` pass, and take over the operator's command."""
-        current = 0 <= now_ns - operator.command_ns <= self.max_age_ns
+        current = not self.released and 0 <= now_ns - operator.command_ns <= self.max_age_ns
         for i, component in enumerate(self.components):
             wanted, value = component.timeout_value, self.values.item(i)
             if current:

@@ -131,7 +131,6 @@ class RealtimeLoop:
     def __post_init__(self) -> None:
         profile, contract = self.controller.profile, self.controller.contract
         self.controller.check_output(self.robot.carries)
-        self._failed = self._confirmed = False
         self._e_stop: str | None = None
         size = len(command_components(contract))
         self._sample = Sample.allocate(profile.signals, len(profile.joints), size)
@@ -168,11 +167,11 @@ class RealtimeLoop:
             raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
         controller, sample, clock = self.controller, self._sample, SteadyClock(self.clock or MonotonicClock())
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
-        timing = _Timing(inferences=controller.worker.inferences)
+        worker = controller.worker
+        timing = _Timing(inferences=worker.inferences, delay_ticks=int(not worker.immediate))
         controller.warmup()
         self._failed = self._confirmed = False
-        timing.delay_ticks = 0 if controller.worker.immediate else 1
-        with tuned(self.fifo_priority, self.cpu, controller.worker.thread_id) as tuning:
+        with tuned(self.fifo_priority, self.cpu, worker.thread_id) as tuning:
             controller.activate()
             start_ns = clock.now_ns()
             end_ns = start_ns + duration_ns

@@ -184,14 +184,11 @@ class Measurement:
 class _Stamps:
     """When a signal was measured: age, progress, gaps, and repetitions."""
 
-    max_age_ns: int
-
     def __init__(self, quality: SignalQuality, shape: tuple[int, ...]) -> None:
         self.max_age_ns = 0
         self.shape = shape
         self._clock = quality.clock
         self._max_gap_ns = math.inf if quality.max_gap_s is None else quality.max_gap_s * 1e9
-        self._watched = quality.frozen_after is not None
         self._frozen_after = math.inf if quality.frozen_after is None else quality.frozen_after
         self.reset()
 
@@ -206,7 +203,7 @@ class _Stamps:
         wrong = None
         last_ns, self._received_ns = self._received_ns, received_ns
         if received_ns != last_ns:
-            if self._watched:
+            if self._frozen_after < math.inf:
                 found = values.tobytes()
                 self._equal = self._equal + 1 if found == self._last else 1
                 self._last = found
@@ -214,14 +211,11 @@ class _Stamps:
                 wrong = f"had a gap of {(received_ns - last_ns) * 1e-6:.1f} ms"
             elif received_ns < last_ns:
                 wrong = f"was received {(last_ns - received_ns) * 1e-6:.1f} ms before the one before"
-            if self._clock == "none":
+            if self._clock == "none" or source_ns > self._source_ns:
                 self._fresh_ns = received_ns
-            else:
-                if source_ns > self._source_ns:
-                    self._fresh_ns = received_ns
-                elif source_ns < self._source_ns:
-                    wrong = f"has a stamp {(self._source_ns - source_ns) * 1e-6:.1f} ms before the one before"
-                self._source_ns = source_ns
+            elif source_ns < self._source_ns:
+                wrong = f"has a stamp {(self._source_ns - source_ns) * 1e-6:.1f} ms before the one before"
+            self._source_ns = source_ns
         age_ns = now_ns - min(self._fresh_ns, received_ns)
         if self._clock == "synchronised":
             early_ns = now_ns - source_ns

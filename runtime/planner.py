@@ -232,8 +232,6 @@ class Planner:
             counters.refused += 1
         elif answer.error is not None:
             return "non_finite", answer.error
-        elif not answer.finite:
-            return "non_finite", "the policy's chunk or memory is not finite"
         elif not self._chunks.put(answer.chunk, answer.tick, answer.epoch, tick, self.delay):
             counters.refused += 1
         elif self._commits:

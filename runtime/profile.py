@@ -156,6 +156,8 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     confirm: bool
     """Whether an operator must confirm between the start sequence and the policy."""
     start: Phases
+    settle_s: Seconds | None = None
+    """How long the policy goes on before the stop sequence, with its command let go: to come to rest."""
     stop: Phases
     fallback: Fallback
 

@@ -22,10 +22,8 @@ class Answer:
     """Epoch of the request."""
     chunk: NDArray[np.float32]
     """`[H, A]`, SI units; a view, valid until the next request."""
-    finite: bool
-    """Whether the chunk and the next memory are finite."""
     error: str | None = None
-    """What the policy raised; then there is no chunk."""
+    """What the policy raised, or that chunk or next memory are not finite: then they are of no use."""
 
 
 class Worker:
@@ -46,7 +44,7 @@ class Worker:
     def __init__(self, policy: PolicySession) -> None:
         self.inference_ns = self.inferences = 0
         self._policy = policy
-        self._answer = Answer(-1, -1, np.zeros((0, 0), np.float32), True)
+        self._answer = Answer(-1, -1, np.zeros((0, 0), np.float32))
         self._pending = self._done = False
 
     @property
@@ -85,7 +83,7 @@ class Worker:
         answer, start = self._answer, time.perf_counter_ns()
         try:
             answer.chunk = self._policy.infer()
-            answer.finite, answer.error = self._policy.finite, None
+            answer.error = None if self._policy.finite else "the policy's chunk or memory is not finite"
         except Exception as error:  # onnxruntime's own types; the robot must be told something all the same
             answer.error = " ".join(f"the policy failed: {error!r}".split())
         self.inference_ns = time.perf_counter_ns() - start

@@ -20,6 +20,7 @@ from andante.runtime.states import State
 
 from .commands import Commands
 from .levels import WorldLevels
+from .pushes import Shoves
 from .randomness import Draws
 from .robot import SimRobot
 from .spec.models import build_model
@@ -45,8 +46,8 @@ def closed_loop(
 ) -> ClosedLoop:
     """Run a policy file through `Controller` and `SimRobot`.
 
-    Episode i starts where world i of `Env(task, seed=seed)` starts its episode 0, and follows its commands:
-    after the profile's start sequence the robot is put there, and the policy takes over.
+    Episode i starts where world i of `Env(task, seed=seed)` starts its episode 0, and has its commands and
+    pushes: after the profile's start sequence the robot is put there, and the policy takes over.
 
     Args:
         policy_path: the policy file.
@@ -142,6 +143,9 @@ class _Score:
         draws = self._draws(torch.tensor([0]), self._tick)
         self._commands.restart(torch.tensor([0]), draws, lambda: draws)
         self._executed = torch.tensor(self.task.spec.action_middle).repeat(1, ORDERS, 1)
+        self._robot.data.xfrc_applied[:] = 0.0
+        self._shoves = Shoves(self.task.spec, self._robot.model, 1, CPU)
+        self._shoves.restart(torch.tensor([0]), draws, lambda: draws)
         variables = self._functions.variables
         self._variables = {} if variables is None else variables.begin(draws)
         levels = WorldLevels(self._functions.levels, 1, CPU)
@@ -152,8 +156,11 @@ class _Score:
         return qpos[0], qvel[0]
 
     def before(self) -> None:
-        """Note the state at the beginning of a tick."""
+        """Note the state at the beginning of a tick, and push the robot as the task does."""
         self._before = self._state()
+        self._robot.data.xfrc_applied[:] = 0.0
+        for body, forces in (self._shoves.forces(self._tick, 1, self._draws) or {}).items():
+            self._robot.data.xfrc_applied[body] = forces[0, 0]
 
     def after(self, command: JointCommand) -> tuple[float, bool]:
         """The reward of the tick that `command` was for, and whether the episode ends there."""

@@ -96,6 +96,7 @@ class Rig:
         elif state is State.STOP:
             self.go(State.RUN)
             self.tick(stop=True)
+            self._tick_to(state)
         elif state in (State.FALLBACK, State.FAULT):
             self.go(State.RUN)
             self.tick(e_stop="operator")

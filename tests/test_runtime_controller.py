@@ -590,7 +590,7 @@ class DelayedWorker:
         self.polls = 0
 
     def request(self, tick: int, epoch: int) -> None:
-        answer = Answer(tick, epoch, self.policy.infer().copy(), self.policy.finite)
+        answer = Answer(tick, epoch, self.policy.infer().copy())
         self.answers.append((self.polls + self.delay, answer))
 
     def poll(self) -> Answer | None:
