@@ -18,7 +18,7 @@ import time
 import msgspec
 
 from andante.sim.spec.randomization import Randomization
-from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
+from andante.train.config import TrainConfig
 from andante.train.evaluate import evaluate
 from andante.train.ppo import PPO
 from andante.train.recipes import get_recipe
@@ -34,14 +34,7 @@ def adapted(task: str, **changes) -> TrainConfig:
 
 
 RUNS = {
-    "repeat-previous": adapted(
-        "repeat-previous",
-        ticks=200_000,
-        num_worlds=64,
-        policy=PolicyConfig(chunk_size=1),
-        # An answer changes nothing but its own reward.
-        ppo=PPOConfig(gamma=0.5, gae_lambda=0.0),
-    ),
+    "repeat-previous": get_recipe("repeat-previous"),
     "pendulum-swingup-blind": adapted("pendulum-swingup-blind", ticks=SWINGUP_TICKS),
     "cartpole-swingup-blind": adapted("cartpole-swingup-blind", ticks=SWINGUP_TICKS),
     "pendulum-swingup-blind, 3 ticks late": adapted(

@@ -16,9 +16,12 @@ import json
 import sys
 import time
 
-from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
+import msgspec
+
+from andante.train.config import TrainConfig
 from andante.train.evaluate import evaluate
 from andante.train.ppo import PPO
+from andante.train.recipes import get_recipe
 
 CELL, AGAINST = "mingru-hard", ("lru", "ffm", "gru")
 TARGET = 1.0
@@ -28,14 +31,9 @@ EPISODE_SEED = 1_000_000
 
 
 def config(memory: str, seed: int) -> TrainConfig:
-    return TrainConfig(
-        task="tmaze/1-100",
-        ticks=400_000,
-        num_worlds=64,
-        policy=PolicyConfig(memory=memory, chunk_size=1),
-        ppo=PPOConfig(decisions=128, minibatches=4, gamma=0.99, gae_lambda=0.5, entropy_bonus=0.0),
-        seed=seed,
-    )
+    recipe = get_recipe("tmaze/1-100")
+    policy = msgspec.structs.replace(recipe.policy, memory=memory)
+    return msgspec.structs.replace(recipe, policy=policy, seed=seed)
 
 
 def successes(memory: str, seed: int) -> dict[int, float]:

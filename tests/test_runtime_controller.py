@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from arm import EFFORT, LIFT_RANGE, arm_policy, arm_profile
 from hypothesis import given, settings, strategies as st
+from msgspec import structs
 from rig import Rig, finite
 from small_policy import write_small_policy
 
@@ -773,3 +774,58 @@ def test_sample_with_one_value_for_all_joints_is_refused(arm):
 
 def test_controller_takes_the_contracts_default_horizon(pendulum):
     assert pendulum().controller.planner.execution.horizon == 5
+
+
+# Coming to rest
+
+
+class Walker(Rig):
+    """A quadruped that is told to walk, and has ten ticks to come to rest before its stop sequence."""
+
+    def __init__(self, path):
+        profile = load_profile("quadruped")
+        steady = {name: structs.replace(each, frozen_after=None) for name, each in profile.signals.items()}
+        super().__init__(load_policy(path), structs.replace(profile, settle_s=0.2, signals=steady))
+
+    def walk(self, **wanted):
+        self.operator.command[:] = 0.8, 0.2, 0.5
+        period_ns = self.controller.contract.control_period_ns
+        self.tick(command_ns=(self.next + wanted.get("skip", 0)) * period_ns, **wanted)
+
+
+@pytest.fixture
+def walker(tmp_path):
+    return Walker(write_small_policy(tmp_path / "policy.onnx", "quadruped")).go(S.RUN)
+
+
+def test_a_stop_lets_the_command_go_before_the_sequence_even_if_pressed_for_one_tick(walker):
+    command = walker.controller.planner.inputs.command
+    for _ in range(60):
+        walker.walk()
+    assert command.values.tolist() == pytest.approx([0.8, 0.2, 0.5])
+    walker.walk(stop=True)
+    seen = [command.values.copy()]
+    for _ in range(9):
+        walker.walk()
+        assert walker.state is S.RUN
+        seen.append(command.values.copy())
+    steps = np.diff(seen, axis=0)
+    limits = [-0.02 * component.slew for component in command.components]
+    assert (steps <= 0.0).all() and (steps >= np.array(limits) - 1e-12).all()
+    assert seen[-1][0] < 0.5 and seen[-1][1] == 0.0
+    walker.walk()
+    assert walker.state is S.STOP
+
+
+def test_a_fault_does_not_wait_until_the_robot_is_at_rest(walker):
+    walker.walk(stop=True)
+    walker.walk(e_stop="operator")
+    assert walker.state is S.FAULT
+
+
+def test_a_long_gap_does_not_forget_that_a_stop_was_asked_for(walker):
+    walker.walk(stop=True)
+    walker.walk(skip=walker.controller.contract.max_gap_ticks + 1)
+    for _ in range(12):
+        walker.walk()
+    assert walker.state is S.STOP

@@ -10,7 +10,7 @@ from .config import PolicyConfig, PPOConfig, TrainConfig
 
 VELOCITY = TrainConfig(
     task="quadruped-velocity",
-    ticks=3_000_000,
+    ticks=2_500_000,
     policy=PolicyConfig(hidden_size=128, initial_std=0.8),
     ppo=PPOConfig(
         decisions=8,
@@ -27,6 +27,31 @@ VELOCITY = TrainConfig(
 )
 """Of every legged robot."""
 
+GYMNASIUM = TrainConfig(
+    task="HalfCheetah-v5",
+    ticks=4_000_000,
+    policy=PolicyConfig(chunk_size=1, initial_std=0.7),
+    ppo=PPOConfig(decisions=24, minibatches=4, gamma=0.99, gae_lambda=0.95, critic_size=128),
+)
+"""Of Gymnasium's tasks, whose ticks are 8 to 50 ms long: a decision at every one."""
+
+TMAZE = TrainConfig(
+    task="tmaze",
+    ticks=400_000,
+    num_worlds=64,
+    policy=PolicyConfig(memory="mingru-hard", chunk_size=1),
+    # The critic knows the sign and the way that is left: nothing but the turn itself is a surprise.
+    ppo=PPOConfig(decisions=128, minibatches=4, gamma=0.99, gae_lambda=0.5, entropy_bonus=0.0),
+)
+REPEAT_PREVIOUS = TrainConfig(
+    task="repeat-previous",
+    ticks=200_000,
+    num_worlds=64,
+    policy=PolicyConfig(chunk_size=1),
+    # An answer changes nothing but its own reward.
+    ppo=PPOConfig(gamma=0.5, gae_lambda=0.0),
+)
+
 RECIPES: dict[str, TrainConfig] = {
     recipe.task: recipe
     for recipe in (
@@ -37,6 +62,12 @@ RECIPES: dict[str, TrainConfig] = {
         msgspec.structs.replace(VELOCITY, task="hexapod-velocity"),
         TrainConfig(task="arm-reach", ticks=6_000_000, policy=PolicyConfig(initial_std=0.5)),
         TrainConfig(task="quadrotor-hover", ticks=3_000_000, policy=PolicyConfig(initial_std=0.5)),
+        GYMNASIUM,
+        msgspec.structs.replace(GYMNASIUM, task="InvertedPendulum-v5", ticks=1_000_000),
+        *(
+            msgspec.structs.replace(GYMNASIUM, task=task, ticks=3_000_000)
+            for task in ("Hopper-v5", "Walker2d-v5", "Ant-v5")
+        ),
     )
 }
 
@@ -48,8 +79,10 @@ def get_recipe(task: str) -> TrainConfig:
         AndanteError: unknown task; lists the names.
     """
     name = get_spec(task).name
-    if name.startswith("legged/"):
-        return msgspec.structs.replace(VELOCITY, task=name)
+    families = {"legged": VELOCITY, "tmaze": TMAZE, "repeat-previous": REPEAT_PREVIOUS}
+    family = families.get(name.partition("/")[0])
+    if family is not None:
+        return msgspec.structs.replace(family, task=name)
     # Environments of other packages are stepped one after the other, in Python.
     worlds = 32 if name.startswith(("gym/", "popgym/")) else 256
     return RECIPES.get(name) or TrainConfig(task=name, ticks=3_000_000, num_worlds=worlds)

@@ -40,4 +40,5 @@ def tmaze_spec(name: str) -> TaskSpec:
         start=(),
         reward="1 for the right turn at the junction, else 0",
         termination="the turn at the junction",
+        expected=(0.99, 1.0) if name == "tmaze" else None,
     )
