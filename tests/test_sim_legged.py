@@ -116,10 +116,10 @@ def test_tracking_is_scored_along_the_heading_whatever_the_world_axes_are(bench)
     bench.data.qvel[5] = 0.3
     good = bench.reward((0.8, 0.0, 0.3))
     assert good["linear_velocity"] == pytest.approx(3.0, rel=1e-5)
-    assert good["yaw_rate"] == pytest.approx(0.75, rel=1e-5)
+    assert good["yaw_rate"] == pytest.approx(1.5, rel=1e-5)
     off = bench.reward((0.8, 0.5, 0.8))
     assert off["linear_velocity"] == pytest.approx(3.0 * math.exp(-1), rel=1e-4)
-    assert off["yaw_rate"] == pytest.approx(0.75 * math.exp(-1), rel=1e-4)
+    assert off["yaw_rate"] == pytest.approx(1.5 * math.exp(-1), rel=1e-4)
     left = bench.reward((0.0, 0.8, 0.0))
     bench.data.qvel[:3] = 0.8 * np.array([-math.sin(2.0), math.cos(2.0), 0.0])
     assert bench.reward((0.0, 0.8, 0.0))["linear_velocity"] > 2 * left["linear_velocity"]
@@ -142,7 +142,7 @@ def test_penalties_are_what_mujoco_says_of_a_random_state(bench):
     acceleration = (bench.data.qvel - before)[6:] / DT
     turning = rotation[2] @ bench.data.qvel[3:6]
     expected = {
-        "yaw_rate": 0.75 * math.exp(-(turning**2) / 0.25),
+        "yaw_rate": 1.5 * math.exp(-(turning**2) / 0.25),
         "alive": 0.1,
         "vertical_velocity": -2.0 * bench.data.qvel[2] ** 2,
         "roll_pitch_rate": -0.05 * (bench.data.qvel[3:5] ** 2).sum(),

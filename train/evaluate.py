@@ -11,15 +11,15 @@ from torch import Tensor
 
 from andante.runtime.errors import AndanteError
 from andante.sim import make
-from andante.sim.env import Env, Outcome
-from andante.sim.spec import get_spec
+from andante.sim.env import Outcome
+from andante.sim.spec import TaskSpec, get_spec
 from andante.sim.spec.randomization import Randomization
 
 from .finite import require_finite
 from .pipeline import ActionDecoder
 from .policy import Policy
-from .scheduler import ChunkScheduler, Decision
-from .timed import TimedScheduler
+from .scheduler import Decision
+from .timed import make_scheduler
 
 RANDOM_TICKS = 25
 """Ticks per call of the environment under random actions; does not change the distribution."""
@@ -48,7 +48,7 @@ class Evaluation:
 
 def evaluate(
     policy: Policy,
-    task: str,
+    task: str | TaskSpec,
     episodes: int,
     seed: int,
     record: bool = False,
@@ -67,21 +67,16 @@ def evaluate(
     declared = get_spec(task) if isinstance(task, str) else task
     spec = replace(declared, sources=policy.spec.sources)
     env = make(spec, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
-    if isinstance(env, Env) and env.timing is not None:
-        if record:
-            raise AndanteError(f"{', '.join(env.timing.fields)}: only decisions on time can be recorded")
-        timed = TimedScheduler(env, policy)
-        returns = _first_returns(lambda: timed.advance().outcome, episodes)
-        require_finite("return", returns)
-        return Evaluation(returns)
-    scheduler = ChunkScheduler(env, policy)
+    scheduler = make_scheduler(env, policy)
+    if record and env.timing is not None:
+        raise AndanteError(f"{', '.join(env.timing.fields)}: only decisions on time can be recorded")
     decisions: list[Decision] = []
 
     def advance() -> Outcome:
-        decision = scheduler.advance()
-        if record:
-            decisions.append(decision)
-        return decision.outcome
+        step = scheduler.advance()
+        if record and isinstance(step, Decision):
+            decisions.append(step)
+        return step.outcome
 
     returns = _first_returns(advance, episodes)
     require_finite("return", returns)

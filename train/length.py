@@ -15,15 +15,13 @@ from torch import Tensor
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
 from andante.sim import make
-from andante.sim.env import Env
 from andante.sim.spec import get_spec
 from andante.sim.spec.randomization import Randomization
 from andante.sim.spec.task import TaskSpec
 
 from .finite import require_finite
 from .policy import Policy
-from .scheduler import ChunkScheduler
-from .timed import TimedScheduler
+from .timed import make_scheduler
 
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
@@ -84,11 +82,7 @@ def evaluate_length(
     policy = copy.deepcopy(policy).to("cpu")
     spec = at_length(policy.spec, ticks)
     env = make(spec, num_worlds=episodes, seed=seed, device="cpu", randomization=randomization)
-    scheduler = (
-        TimedScheduler(env, policy)
-        if isinstance(env, Env) and env.timing is not None
-        else ChunkScheduler(env, policy)
-    )
+    scheduler = make_scheduler(env, policy)
     returns, lived, elapsed = torch.zeros(episodes), torch.zeros(episodes), 0
     running = torch.ones(episodes, dtype=torch.bool)
     norms: list[Tensor] = []

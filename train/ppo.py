@@ -19,7 +19,6 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from andante.runtime.errors import AndanteError
 from andante.sim import make
-from andante.sim.env import Env
 from andante.sim.worlds import Worlds
 
 from . import gaussian
@@ -30,9 +29,8 @@ from .learn import learn
 from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
 from .rollout import Rollout, collect
-from .scheduler import ChunkScheduler
 from .smoothness import Smoothness
-from .timed import TimedScheduler
+from .timed import TimedScheduler, make_scheduler
 from .timed_rollout import TimedRollout, collect_timed
 
 MIN_LEARNING_RATE = 1e-5
@@ -109,7 +107,7 @@ class PPO:
         )
         # On the CPU wherever the worlds are: a run can go on, and its dump be replayed, on another device.
         self.generator = torch.Generator().manual_seed(seed)
-        self.scheduler = _make_scheduler(env, policy)
+        self.scheduler = make_scheduler(env, policy)
         self.smoothness = Smoothness(config.smoothness, self.policy, env.num_worlds)
         self._spread_time_outs()
         self.rollout: Rollout | TimedRollout = Rollout.empty(self.scheduler, config.decisions)
@@ -369,13 +367,6 @@ class PPO:
         self.policy.normalizer.update(self.policy.features(rollout.sources)[rollout.decided])
         self.critic.normalizer.update(rollout.states[rollout.valid])
         self.critic.adapt_scale(batch.target[batch.credited])
-
-
-def _make_scheduler(env: Worlds, policy: Policy) -> ChunkScheduler | TimedScheduler:
-    if env.timing is None:
-        return ChunkScheduler(env, policy)
-    assert isinstance(env, Env)
-    return TimedScheduler(env, policy)
 
 
 def _require_fit(env: Worlds, policy: Policy, config: PPOConfig) -> None:

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from andante.runtime.errors import AndanteError
 from andante.sim.env import Env, Outcome
+from andante.sim.worlds import Worlds
 
 from .finite import require_finite
 from .policy import Policy
+from .scheduler import ChunkScheduler
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,14 @@ class TimedScheduler:
         self._plan = replace(self._plan, planned=self._plan.planned & ~done[:, None])
         self._phase = self._phase.masked_fill(done, 0)
         self._starved = (self._starved - 1).clamp(min=0).masked_fill(done, 0)
+
+
+def make_scheduler(env: Worlds, policy: Policy) -> ChunkScheduler | TimedScheduler:
+    """The scheduler for an environment: whether all decisions come through at once is its `timing`."""
+    if env.timing is None:
+        return ChunkScheduler(env, policy)
+    assert isinstance(env, Env)
+    return TimedScheduler(env, policy)
 
 
 def _check_horizon(env: Env, policy: Policy) -> None:

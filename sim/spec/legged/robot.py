@@ -80,7 +80,7 @@ class RewardTerm(NamedTuple):
 
 REWARD: dict[str, RewardTerm] = {
     "linear_velocity": RewardTerm(3.0, "exp(-|v_xy - command|^2 / velocity width), along the heading"),
-    "yaw_rate": RewardTerm(0.75, "exp(-(yaw rate - command)^2 / 0.25 rad^2/s^2)"),
+    "yaw_rate": RewardTerm(1.5, "exp(-(yaw rate - command)^2 / 0.25 rad^2/s^2)"),
     "alive": RewardTerm(0.1, "1"),
     "gait": RewardTerm(0.8, "mean over feet of exp(-((clearance - the clock's) / (3/7 swing height))^2)"),
     "air_time": RewardTerm(1.0, "sum over landing feet of min(air time - 0.25 s, 0.25 s), if told to move"),
