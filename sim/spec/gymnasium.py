@@ -57,6 +57,7 @@ def half_cheetah(assets: Path) -> TaskSpec:
     period_ns = 50_000_000
     return TaskSpec(
         name="HalfCheetah-v5",
+        expected=(4000.0, 9000.0),
         summary="run forward, planar, on two legs (Gymnasium's)",
         robot_model=str(assets / "half_cheetah.xml"),
         control_period_ns=period_ns,
@@ -104,6 +105,7 @@ def inverted_pendulum(assets: Path) -> TaskSpec:
     period_ns = 40_000_000
     return TaskSpec(
         name="InvertedPendulum-v5",
+        expected=(950.0, 1000.0),
         summary="balance a pole on a cart (Gymnasium's)",
         robot_model=str(assets / "inverted_pendulum.xml"),
         control_period_ns=period_ns,

@@ -76,4 +76,5 @@ QUADROTOR = TaskSpec(
     ),
     action_center=(HOVER,) * 4,
     action_scale=(RANGE,) * 4,
+    expected=(390.0, 470.0),
 )

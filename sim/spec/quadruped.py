@@ -38,6 +38,7 @@ FLAT = velocity_spec(
     "quadruped",
     QUADRUPED,
     standing(QUADRUPED),
+    expected=(80.0, 100.0),
 )
 ROUGH = velocity_spec(
     "quadruped-velocity-rough",

@@ -41,6 +41,7 @@ def velocity_spec(
     start: tuple[JointStart, ...],
     free_joint: str = "base",
     terrain: Terrain | None = None,
+    expected: tuple[float, float] | None = None,
 ) -> TaskSpec:
     """Declare the task.
 
@@ -52,6 +53,7 @@ def velocity_spec(
         start: Of all joints of the MJCF, in its order.
         free_joint: Of the base.
         terrain: Rough ground; a plane when None.
+        expected: Return of the recipe, as of `TaskSpec`.
     """
     x, y = (0.0, 0.0) if terrain is None else terrain.home
     return TaskSpec(
@@ -77,6 +79,7 @@ def velocity_spec(
         ),
         edit_model=partial(_edit, robot=robot, terrain=terrain),
         robot_licence=robot.licence,
+        expected=expected,
     )
 
 
