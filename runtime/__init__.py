@@ -42,7 +42,3 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(importlib.import_module(f".{home}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__

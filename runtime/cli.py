@@ -57,12 +57,9 @@ def main(argv: list[str] | None = None) -> int:
         Exit status: 0, 1 (a check or an input failed), 2 (usage, or a missing extra) or 130 (interrupted).
     """
     words = sys.argv[1:] if argv is None else argv
-    if not words or words[0] in ("-h", "--help"):
-        print(usage())
+    if not words or words[0] in ("-h", "--help", "--version"):
+        print(importlib.import_module("andante").__version__ if words[:1] == ["--version"] else usage())
         return 0 if words else 2
-    if words[0] == "--version":
-        print(importlib.import_module("andante").__version__)
-        return 0
     command = COMMANDS.get(words[0])
     if command is None:
         return _fail(f"no command {words[0]!r}; commands: {', '.join(COMMANDS)}", 2)

@@ -14,6 +14,7 @@ from .contract import Contract
 from .errors import AndanteError, ProfileError
 from .fallback import FallbackPlayer
 from .measurement import Measurement
+from .operator import command_components
 from .planner import Counters, Execution, Mode, Planner
 from .policy import PolicySession
 from .profile import Profile, check_fit
@@ -121,6 +122,12 @@ class Controller:
         return self.planner.policy
 
     @property
+    def answered(self) -> bool:
+        """Whether every inference asked for is done: a driver's `Sample.answered`."""
+        incoming = self._incoming
+        return self.worker.ready and (incoming is None or incoming.worker.ready)
+
+    @property
     def swapping(self) -> bool:
         """Whether another policy waits to take over."""
         return self._incoming is not None
@@ -210,6 +217,9 @@ class Controller:
         if periods[0] != periods[1]:
             raise AndanteError("a period of {:g} ms cannot take over from one of {:g} ms".format(*periods))
         check_fit(new, self.profile)
+        told = [[(c.name, c.unit) for c in command_components(each)] for each in (new, self.contract)]
+        if told[0] and told[0] != told[1]:
+            raise AndanteError("a policy commanded by {} cannot take over from one by {}".format(*told))
         horizon = self._horizon if execution_horizon is None else execution_horizon
         execution = self._resolve(new, horizon, waits=not (worker or self.worker).immediate)
         if policy.digest == self.policy.digest:
@@ -306,7 +316,9 @@ class Controller:
         """Take the edges that need no event; then let the policy decide where it runs."""
         if sample.operator.stop and self._stop_tick is None:
             self._stop_tick = self._tick + (self._settling if self.state is State.RUN else 0)
-        self.planner.inputs.command.released = self._stop_tick is not None
+        for planner in (self.planner, self._incoming):
+            if planner is not None:
+                planner.inputs.command.released = self._stop_tick is not None
         stop = self._stop_tick is not None and self._tick >= self._stop_tick
         if self._skipped > self.contract.max_gap_ticks:
             self._begin_anew()
@@ -349,29 +361,26 @@ class Controller:
 
     def _run(self, sample: Sample) -> None:
         """Find this tick's action; an incoming policy takes over as soon as it has one."""
-        planner, counters = self.planner, self.counters
+        planner, counters, failure = self.planner, self.counters, None
         incoming = self._incoming  # another thread may replace it
-        if incoming is None or not planner.at_border(self._tick):
+        if incoming is not None and (incoming.due or planner.at_border(self._tick)):
+            incoming.due = True
+            failure = incoming.act(self._tick, self._skipped, sample, counters, alone=False)
+        if incoming is not None and incoming.acted:
+            self._adopt(incoming)
+            np.copyto(self._before.rows, self._command.rows)
+            self._blending = SWAP_TICKS
+        elif failure is None:
             failure = planner.act(self._tick, self._skipped, sample, counters)
-        else:
-            failure = planner.receive(self._tick, sample.answered, counters)
-            unready = incoming.act(self._tick, self._skipped, sample, counters)
-            if incoming.acted:
-                failure = unready
-                self._adopt(incoming)
-                np.copyto(self._before.rows, self._command.rows)
-                self._blending = SWAP_TICKS
-            elif unready is not None and unready[0] != "starvation":
-                failure = unready
-            elif not planner.play(self._tick):
-                failure = failure or unready
         if failure is not None:
             self._raise(*failure)
 
     def _adopt(self, incoming: Planner) -> None:
         """Let it be the one in force."""
         incoming.safety.already = self.planner.safety.saturations
-        self.planner, self._incoming = incoming, None
+        self.planner = incoming
+        if self._incoming is incoming:  # another thread may have replaced it
+            self._incoming = None
         self._measured.trust(self.contract)
         self._command.valid_for_ns = _validity_ns(self.contract)
 

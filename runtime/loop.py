@@ -235,7 +235,7 @@ class RealtimeLoop:
         if not self._attempt(f"robot {self.robot.name!r} failed to read", self._read):
             sample.lose()
         self._consult()
-        sample.answered, sample.delay_ticks = worker.ready, timing.delay_ticks
+        sample.answered, sample.delay_ticks = controller.answered, timing.delay_ticks
         command = controller.tick(tick, sample)
         if worker.inferences != timing.inferences:
             timing.inferences = worker.inferences

@@ -126,6 +126,9 @@ class Planner:
     resting: bool = field(init=False)
     """Whether the robot rests at its start pose until the first chunk acts; nothing is missing until then."""
 
+    due: bool = field(init=False)
+    """Whether the policy before has come to a decision, from which on this one may take over."""
+
     def __post_init__(self, profile: Profile) -> None:
         self.contract = contract = self.policy.contract
         self.inputs = Inputs(self.policy, profile, self.measured)
@@ -144,7 +147,7 @@ class Planner:
         self.inputs.restart()
         self._origin: int | None = None
         self._next: int | None = None
-        self.acted = self.resting = False
+        self.acted = self.resting = self.due = False
         self.delay = self.execution.delay
         # A thread that is inferring still reads the memory.
         self._must_reset = not self.worker.idle
@@ -155,7 +158,9 @@ class Planner:
         """Whether a decision is due, or overdue."""
         return self._next is not None and self._next <= tick
 
-    def act(self, tick: int, skipped: int, sample: Sample, counters: Counters) -> tuple[str, str] | None:
+    def act(
+        self, tick: int, skipped: int, sample: Sample, counters: Counters, alone: bool = True
+    ) -> tuple[str, str] | None:
         """Let the policy decide if the grid has a decision here; find this tick's action.
 
         Returns:
@@ -185,6 +190,8 @@ class Planner:
             if failure is None and not self.play(tick):
                 if self.resting and since < self.delay:
                     counters.resting += 1
+                    return None
+                if not alone:  # another policy plays on
                     return None
                 counters.starved += 1
                 return "starvation", f"no chunk covers tick {tick}"

@@ -72,7 +72,8 @@ class SteadyClock:
 
     def sleep_until_ns(self, deadline_ns: int) -> None:
         """Return at the deadline or later."""
-        self._clock.sleep_until_ns(deadline_ns - self.lost_ns)
+        if self.now_ns() < deadline_ns:  # which finds out whether it has gone back since
+            self._clock.sleep_until_ns(deadline_ns - self.lost_ns)
         self._last_ns = max(self._last_ns, deadline_ns)
 
 

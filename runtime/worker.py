@@ -49,8 +49,8 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether `poll` has something; for a worker that answers at once, always."""
-        return self.immediate or self._done
+        """Whether nothing is waited for; for a worker that answers at once, always."""
+        return self.immediate or self._done or not self._pending
 
     @property
     def idle(self) -> bool:

@@ -13,6 +13,7 @@ from andante.runtime.artifact import Artifact
 from andante.runtime.errors import AndanteError
 
 from .closed_loop import closed_loop
+from .spec.randomization import Randomization
 
 RETURN_TOLERANCE = 0.01
 """Largest difference of the closed loop's mean return, in units of (return - random return)."""
@@ -58,9 +59,11 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
     """Run the episodes of the run's evaluation with the policy file: same seed, same initial states.
 
     Raises:
-        AndanteError: `run_dir` has no readable `result.json`, or a run that is no better than random.
+        AndanteError: `run_dir` has no readable `result.json`, a run that is no better than random, or one
+            whose result is of randomised worlds: the closed loop's are nominal.
     """
     result = read_result(run_dir)
+    _require_nominal(run_dir)
     if result.task != artifact.contract.task:
         raise AndanteError(f"{run_dir}: a run of task {result.task!r}, policy for {artifact.contract.task!r}")
     loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
@@ -83,3 +86,25 @@ def read_result(run_dir: Path) -> RunResult:
     if result.trained == result.random_return:
         raise AndanteError(f"{path}: return equals random_return, {result.trained}: nothing to compare with")
     return result
+
+
+class _RunConfig(msgspec.Struct):
+    """What matters here of `config.json`."""
+
+    randomization: Randomization = Randomization()
+
+
+def _require_nominal(run_dir: Path) -> None:
+    path = run_dir / "config.json"
+    if not path.exists():
+        return
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_RunConfig).randomization
+    except (OSError, msgspec.DecodeError) as error:
+        raise AndanteError(f"{path}: {error}") from None
+    if not found.nominal:
+        names = ", ".join(dict.fromkeys(entry.field for entry in found.entries()))
+        raise AndanteError(
+            f"{run_dir}: its return is of worlds with {names}, the closed loop is of nominal ones: "
+            "they cannot be compared"
+        )

@@ -390,7 +390,9 @@ def test_a_damaged_checkpoint_is_one_clear_error(short_run, tmp_path, content, m
         load_run(tmp_path)
 
 
-@pytest.mark.parametrize("content", [{"schema": 1}, {"schema": 1, "config": 5, "best": None}, {}, [1]])
+@pytest.mark.parametrize(
+    "content", [{"schema": 2}, {"schema": 2, "config": 5, "best": None}, {"schema": 1}, {}, [1]]
+)
 def test_a_foreign_content_of_a_checkpoint_is_one_clear_error(tmp_path, content):
     torch.save(content, tmp_path / "checkpoint.pt")
     with pytest.raises(AndanteError, match=f"{tmp_path}/checkpoint.pt: not a checkpoint"):
@@ -425,7 +427,7 @@ def test_a_checkpoint_runs_no_code(tmp_path):
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "owned"),)
 
-    torch.save({"schema": 1, "payload": Payload()}, tmp_path / "checkpoint.pt")
+    torch.save({"schema": 2, "payload": Payload()}, tmp_path / "checkpoint.pt")
     with pytest.raises(AndanteError, match="not a checkpoint"):
         load_run(tmp_path)
     assert not (tmp_path / "owned").exists()

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 from conftest import andante
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
@@ -79,11 +80,14 @@ def test_inspect_prints_the_contract_as_json(policy, capsys):
 
 def test_inspect_tells_rate_units_limits_and_gains(policy, capsys):
     assert main(["inspect", str(policy)]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "rate 50 Hz: a tick of 20 ms is 4 physics steps" in lines
-    assert "q joint_position rad 50 ms shoulder, elbow" in lines
-    assert "torque effort elbow N m [-1, 1] 0 0 - zoh" in lines
-    assert "h0 1 1" in lines
+    text = capsys.readouterr().out
+    facts, _, whole = text.partition("\n\n")
+    assert "rate 50 Hz: a tick of 20 ms is 4 physics steps" in [
+        " ".join(line.split()) for line in facts.split("\n")
+    ]
+    told, contract = yaml.safe_load(whole), json.loads(tiny_contract().to_json())
+    for key in ("sources", "actions", "states", "provenance"):
+        assert told[key] == contract[key]
 
 
 def test_verify_reports_digest_and_golden_trace(policy, capsys):

@@ -12,11 +12,15 @@ import pytest
 import torch
 
 from andante.export import policy_file
+from andante.export.policy_file import export_policy
 from andante.runtime.artifact import read_artifact
 from andante.runtime.cli import main
+from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import decide_all, load_policy
+from andante.runtime.profile import load_profile
 from andante.sim.spec import get_spec
+from andante.sim.spec.randomization import Choice, Randomization, Uniform
 from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.policy import Policy
 
@@ -206,3 +210,39 @@ def test_verify_fails_for_the_result_of_another_run(trained_run, trained_policy,
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert main(["verify", str(trained_policy), "--run", str(tmp_path)]) == 1
     assert "closed loop   FAILED" in capsys.readouterr().out
+
+
+def test_a_policy_of_late_decisions_says_what_it_was_trained_for(tmp_path):
+    torch.manual_seed(0)
+    spec = get_spec("cartpole-swingup-blind")
+    policy = Policy.for_env(spec, hidden_size=8, chunk_size=6, execution_horizon=3, committed_actions=2)
+    late = Randomization(
+        inference_delay=Uniform(1, 2), execution_horizon=Choice((2, 3)), dropped_decisions=0.1
+    )
+    path = tmp_path / "late.onnx"
+    export_policy(policy, {}, path, randomization=late)
+    artifact = read_artifact(path)
+    contract, trace = artifact.contract, artifact.trace
+    assert (contract.inference_delay.values, contract.inference_delay.default) == ((1, 2), 1)
+    assert (contract.execution_horizon.values, contract.execution_horizon.default) == ((2, 3), 3)
+    committed = trace.sources["committed_actions"]
+    assert committed.shape[1:] == (2, 1) and np.abs(committed).max() > 0.0
+    assert not committed[trace.reset].any()
+    controller = Controller(load_policy(path), load_profile("cartpole"))
+    assert controller.planner.execution.mode == "prefix"
+
+
+@pytest.mark.parametrize("decoder", ["hold", "interpolate"])
+def test_tied_actions_are_exported_as_whole_chunks(tmp_path, decoder):
+    torch.manual_seed(0)
+    policy = Policy.for_env(get_spec("cartpole-swingup-blind"), hidden_size=8, chunk_size=4, decoder=decoder)
+    with torch.no_grad():
+        policy.decoder.means.weight.mul_(100.0)
+    export_policy(policy, {}, tmp_path / "tied.onnx")
+    trace = read_artifact(tmp_path / "tied.onnx").trace
+    steps = np.diff(trace.actions[..., 0], axis=1)
+    assert trace.actions.std() > 0.0
+    if decoder == "hold":
+        assert not steps.any()
+    else:
+        np.testing.assert_allclose(steps, steps[:, :1].repeat(3, 1), atol=1e-4)

@@ -176,7 +176,7 @@ def test_resuming_with_pending_chunks_equals_no_interruption():
 @pytest.mark.parametrize(
     ("randomization", "found"),
     [
-        (Randomization(inference_delay=3), "d up to 3, execution_horizon s from 4 to 4"),
+        (Randomization(inference_delay=2, execution_horizon=5), "d up to 2, execution_horizon s from 5 to 5"),
         (Randomization(inference_delay=2, execution_horizon=1), "d up to 2, execution_horizon s from 1 to 1"),
         (Randomization(execution_horizon=Uniform(1, 7)), "d up to 0, execution_horizon s from 1 to 7"),
     ],
@@ -214,3 +214,83 @@ def test_an_environment_without_what_the_policy_reads_is_named():
     with pytest.raises(AndanteError, match=r"^source 'committed_actions' of the policy: not in"):
         PPO(env, policy)
     assert PPO(make(policy.spec, 8), policy).ticks == 0
+
+
+def test_rough_motion_costs_in_worlds_of_their_own_time_too():
+    plain, smooth = make_ppo(LATE), make_ppo(LATE, smoothness=(0.3, 0.2, 0.1))
+    recent = torch.zeros(8, 3, 1)
+    for _ in range(2):
+        plain.collect()
+        terms = smooth.collect()
+        assert torch.equal(plain.rollout.u, smooth.rollout.u)
+        costs = []
+        for world in range(8):
+            stream = recent[world]
+            for t in range(48):
+                unit = smooth.policy.decode.scale
+                action = smooth.rollout.actions[t, world] / unit
+                stream = torch.cat([stream, action])[-4:]
+                one, two, three = (stream.diff(n=n, dim=0)[-1].square().mean() for n in (1, 2, 3))
+                costs.append((0.3 * one + 0.2 * two + 0.1 * three).item())
+                found = (plain.rollout.reward - smooth.rollout.reward)[t, world, 0].item()
+                assert found == pytest.approx(costs[-1], abs=1e-5, rel=1e-4)
+                if smooth.rollout.terminated[t, world, 0] or smooth.rollout.truncated[t, world, 0]:
+                    stream = torch.zeros(3, 1)
+            recent[world] = stream[-3:]
+        assert terms["smoothness"] == pytest.approx(-sum(costs) / len(costs), rel=1e-3)
+
+
+def test_resuming_goes_on_from_the_last_executed_actions():
+    one, other = make_ppo(LATE, smoothness=(1.0, 1.0, 1.0)), make_ppo(LATE, smoothness=(1.0, 1.0, 1.0))
+    one.iterate()
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    one.collect()
+    other.collect()
+    assert torch.equal(one.rollout.reward, other.rollout.reward)
+
+
+def test_the_critic_sees_no_further_than_what_is_committed():
+    critic = make_ppo(LATE).critic
+    mean, everything = torch.full((5, 6, 1), 0.5), torch.ones(5, 6, dtype=torch.bool)
+    phase, horizon, delay = (
+        torch.tensor([0, 0, 1, 3, 6]),
+        torch.tensor([4] * 5),
+        torch.tensor([0, 2, 0, 1, 2]),
+    )
+    inputs = critic.at_tick(torch.zeros(5, critic.state_size), mean, everything, phase, horizon, delay)
+    plan = inputs[:, critic.state_size :]
+    reach = [0, 2, 3, 2, 4]
+    for row, ticks in zip(plan, reach, strict=True):
+        assert row[:6].tolist() == [0.5] * ticks + [0.0] * (6 - ticks)
+        assert row[6:12].tolist() == [1.0] * ticks + [0.0] * (6 - ticks)
+    torch.testing.assert_close(plan[:, 12:], torch.stack((phase % 4, horizon, delay), 1) / 6)
+
+
+def test_a_minibatch_without_a_decision_teaches_nothing():
+    ppo = make_ppo(Randomization(starvation=0.5, starvation_ticks=200), minibatches=8)
+    for _ in range(3):
+        ppo.iterate()
+
+
+def test_a_policy_must_be_told_as_far_as_answers_are_late():
+    with pytest.raises(AndanteError, match="committed_actions must be from the inference delay, 3"):
+        PPO.from_config(
+            TrainConfig(
+                task=TASK,
+                ticks=1,
+                num_worlds=8,
+                policy=PolicyConfig(chunk_size=8, execution_horizon=4, committed_actions=2),
+                randomization=Randomization(inference_delay=3),
+            )
+        )
+
+
+def test_sources_of_actions_are_made_longer_never_shorter():
+    from andante.sim.spec import get_spec
+    from andante.sim.spec.actions import with_actions
+
+    spec = with_actions(get_spec(TASK), history=3)
+    names = {source.kind: source for source in spec.sources}
+    assert names["executed_action"].history == 3
+    assert with_actions(spec, history=2) == spec
+    assert {s.kind: s.history for s in with_actions(spec, 4, 2).sources}["executed_action"] == 4

@@ -829,3 +829,54 @@ def test_a_long_gap_does_not_forget_that_a_stop_was_asked_for(walker):
     for _ in range(12):
         walker.walk()
     assert walker.state is S.STOP
+
+
+def test_a_swap_does_not_let_the_command_through_again_while_a_robot_comes_to_rest(walker, tmp_path):
+    walker.walk(stop=True)
+    walker.controller.swap(load_policy(write_small_policy(tmp_path / "other.onnx", "quadruped", seed=7)))
+    before = walker.controller.planner
+    for _ in range(8):
+        walker.walk()
+        assert walker.state is S.RUN
+    command = walker.controller.planner.inputs.command
+    assert walker.controller.planner is not before and command.values.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_policy_that_is_commanded_otherwise_cannot_take_over(walker, tmp_path):
+    contract = load_policy(write_small_policy(tmp_path / "same.onnx", "quadruped", seed=3)).contract
+    sources = []
+    for source in contract.sources:
+        if source.kind == "command":
+            source = structs.replace(source, components=(*source.components[1:], source.components[0]))
+        sources.append(source)
+    path = write_small_policy(tmp_path / "turned.onnx", "quadruped", seed=3, sources=tuple(sources))
+    with pytest.raises(AndanteError, match=r"commanded by .*lin_vel_y.* cannot take over from one by"):
+        walker.controller.swap(load_policy(path))
+    assert not walker.controller.swapping
+
+
+class SwapsAgain(Walker):
+    """Another policy is asked for in the very tick in which one takes over."""
+
+    def __init__(self, path, other):
+        super().__init__(path)
+        adopt = self.controller._adopt
+
+        def adopt_and_ask(incoming):
+            if other is not None and incoming.policy is not other:
+                self.controller.swap(other)
+            adopt(incoming)
+
+        self.controller._adopt = adopt_and_ask
+
+
+def test_a_swap_asked_for_while_another_one_happens_is_not_lost(tmp_path):
+    first, second, third = (
+        write_small_policy(tmp_path / f"{seed}.onnx", "quadruped", seed=seed) for seed in (1, 2, 3)
+    )
+    last = load_policy(third)
+    rig = SwapsAgain(first, last).go(S.RUN)
+    rig.controller.swap(load_policy(second))
+    for _ in range(20):
+        rig.walk()
+    assert rig.policy is last

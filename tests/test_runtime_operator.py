@@ -17,6 +17,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import conftest
 import numpy as np
 import pytest
 import yaml
@@ -488,3 +489,9 @@ def test_an_operator_in_another_process_starts_a_run_and_ends_it_by_dying(
     operate.communicate()
     report = report_of(run, path)
     assert report["faults"][0].startswith("e_stop: operator not heard for ") and report["decisions"] > 0
+
+
+def test_a_command_that_nobody_holds_is_not_sent_to_a_robot(policy):
+    result = conftest.andante("operate", policy, "--command", "fixed:0.8,0,0")
+    assert result.returncode == 1
+    assert result.stderr == "andante: expected keyboard or gamepad, found 'fixed:0.8,0,0'\n"

@@ -20,7 +20,7 @@ from .config import TrainConfig
 from .files import CHECKPOINT, RESULT, decode_config, write_atomically
 from .policy import Policy
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Result(Record, frozen=True):

@@ -59,7 +59,7 @@ class PolicyConfig(Record, frozen=True):
     committed_actions: int = 0
     """Ticks, from the next on, of which the policy is told what is already fixed: for inference delays."""
     initial_std: float = 1.0
-    """Standard deviation of exploration at the start, in halves of the action range."""
+    """Standard deviation of exploration at the start, in the task's unit of action."""
 
     def __post_init__(self) -> None:
         _check_finite(self)
@@ -106,7 +106,7 @@ class PPOConfig(Record, frozen=True):
     """The bound falls in a straight line from `initial_std` to `final_std` by then, and stays there."""
     smoothness: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Cost per tick of the mean square of the first, second and third difference of the executed actions, in
-    halves of the action range; for the policy to foresee it, `action_history` should be as long."""
+    the task's unit of action; for the policy to foresee it, `action_history` should be as long."""
     state_passing: float = 0.0
     """Share of worlds that begin an iteration from the memory state of another world."""
     learning_rate: float = 1e-3

@@ -84,7 +84,7 @@ class Critic(nn.Module):
             state: before the tick [B, C].
             mean: means of what is planned for this tick and the next ones [B, H, A].
             planned: bool [B, H]: for which of them there is a plan.
-            phase: ticks since the last decision was due, int64 [B].
+            phase: ticks since the first decision was due, int64 [B].
             horizon: s [B].
             delay: d [B].
         """

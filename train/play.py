@@ -7,7 +7,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from andante.runtime.errors import AndanteError
-from andante.sim.spec.randomization import choose_randomization
+from andante.sim.spec.randomization import TIMING, choose_randomization
 
 from .config import check_seed
 
@@ -84,6 +84,8 @@ def play(
 
         ticks = None if seconds is None else max(1, round(seconds / spec.control_dt))
         chosen = choose_randomization(randomization, observation_delay, trained_with(agent))
+        if left_out := [entry.field for entry in chosen.entries() if entry.field in TIMING]:
+            print(f"decisions are played on time: {', '.join(left_out)} left out")
         episode = play_episode(make_agent(agent, spec, seed), seed, ticks, chosen)
         summary = f"{task}, {agent}: return {episode.rewards.sum():.2f} in {len(episode.rewards)} ticks"
     print(summary)

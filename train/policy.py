@@ -21,7 +21,7 @@ class Policy(nn.Module):
     """A Gaussian over chunks of actions, with memory across decisions.
 
     Sizes: B worlds, K decisions, H `chunk_size`, A actions, S packed state; F actions are chosen per
-    decision, H unless the decoder ties them. Means are in units of half the action range (see
+    decision, H unless the decoder ties them. Means are in the task's unit of action (see
     `ActionDecoder`); every primitive action has the same `log_std` [A].
 
     Raises:

@@ -49,6 +49,8 @@ class Batch:
     """[A]."""
     credited: Tensor
     """Bool [K, B, U]: has an advantage."""
+    valued: Tensor
+    """Bool [K, B, U]: has a target of the value. All ticks, where decisions are not on time."""
     log_prob: Tensor
     """Of the behaviour policy [K, B, U]."""
     critic_inputs: Tensor
@@ -242,7 +244,8 @@ class PPO:
         selected = advantage[credited]
         advantage = (advantage - selected.mean()) / (selected.std() + 1e-8)
         behaviour = self.policy.log_std.clone()
-        return Batch(rollout, behaviour, credited, log_prob, inputs, value, advantage, target)
+        valued = rollout.valid if isinstance(rollout, TimedRollout) else credited
+        return Batch(rollout, behaviour, credited, valued, log_prob, inputs, value, advantage, target)
 
     def losses(self, batch: Batch) -> Losses:
         """The clipped objective and the value error of a batch of whole sequences."""
@@ -252,7 +255,7 @@ class PPO:
         log_prob = gaussian.log_prob(rollout.u, mean, log_std)
         if not self.credits_ticks:
             log_prob = (log_prob * executed).sum(-1, keepdim=True)
-        count = batch.credited.sum()
+        count = batch.credited.sum().clamp(min=1)  # none in a minibatch of worlds that all starve
 
         def average(values: Tensor) -> Tensor:
             return (values * batch.credited).sum() / count
@@ -270,10 +273,10 @@ class PPO:
 
         with torch.no_grad():
             divergence = gaussian.kl_divergence(rollout.mean, batch.behaviour_log_std, mean, log_std)
-            kl = (divergence * executed).sum() / executed.sum()
+            kl = (divergence * executed).sum() / executed.sum().clamp(min=1)
         return Losses(
             policy=-average(surrogate),
-            value=average(error) / self.critic.scale**2,
+            value=(error * batch.valued).sum() / batch.valued.sum() / self.critic.scale**2,
             entropy=gaussian.entropy(log_std) * executed.sum() / count,
             kl=kl,
             clip_fraction=average((ratio.detach() - 1.0).abs() > config.clip),
@@ -366,7 +369,7 @@ class PPO:
         rollout = batch.rollout
         self.policy.normalizer.update(self.policy.features(rollout.sources)[rollout.decided])
         self.critic.normalizer.update(rollout.states[rollout.valid])
-        self.critic.adapt_scale(batch.target[batch.credited])
+        self.critic.adapt_scale(batch.target[batch.valued])
 
 
 def _require_fit(env: Worlds, policy: Policy, config: PPOConfig) -> None:
@@ -377,6 +380,13 @@ def _require_fit(env: Worlds, policy: Policy, config: PPOConfig) -> None:
                 f"source {source.name!r} of the policy: not in the environment, whose sources are "
                 f"{', '.join(source.name for source in env.spec.sources)}; make it from the policy's spec"
             )
+    told = [source.history for source in policy.spec.sources if source.kind == "committed_actions"]
+    delay = max(env.randomization.ticks("inference_delay", 0))
+    if told and not delay <= max(told) <= policy.chunk_size:
+        raise AndanteError(
+            f"committed_actions must be from the inference delay, {delay}, to the chunk size, "
+            f"{policy.chunk_size}, found {max(told)}"
+        )
     if env.timing is not None and (config.credit == "chunk" or policy.decoder.ties):
         what = "credit chunk" if config.credit == "chunk" else f"decoder {policy.config.decoder}"
         raise AndanteError(

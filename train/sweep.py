@@ -76,7 +76,11 @@ def sweep(
     task: Annotated[str, tyro.conf.Positional],
     run_dir: Path,
     seeds: tuple[int, ...] = (0,),
-    set_: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="FIELD=VALUE,VALUE")] = (),
+    set_: Annotated[
+        tuple[tuple[str, ...], ...],
+        tyro.conf.arg(name="set", metavar="FIELD=VALUE,VALUE ..."),
+        tyro.conf.UseAppendAction,
+    ] = (),
     jobs: int = 1,
 ) -> int:
     """Train every combination of values with every seed, and compare the results.
@@ -96,7 +100,7 @@ def sweep(
         raise AndanteError(f"expected at least one job and one seed, found {jobs} and {len(seeds)}")
     trials = [
         Trial(values, msgspec.structs.replace(config, seed=seed), run_dir / _name(values) / f"seed{seed}")
-        for values, config in _combine(recipe, dict(map(_parse, set_)))
+        for values, config in _combine(recipe, _choices(set_))
         for seed in dict.fromkeys(seeds)
     ]
     _check(trials)
@@ -119,6 +123,17 @@ def sweep(
             f"{len(failed)} of {len(trials)} runs failed; {failed[0].log}: {lines[-1] if lines else 'killed'}"
         )
     return 0
+
+
+def _choices(given: tuple[tuple[str, ...], ...]) -> dict[str, list[Any]]:
+    """Fields, and the values to try, of all that `--set` was given, once or several times."""
+    choices: dict[str, list[Any]] = {}
+    for setting in itertools.chain(*given):
+        name, values = _parse(setting)
+        if name in choices:
+            raise AndanteError(f"--set {setting}: {name} is set twice; give all its values at once")
+        choices[name] = values
+    return choices
 
 
 def _parse(setting: str) -> tuple[str, list[Any]]:
@@ -168,8 +183,10 @@ def _check(trials: list[Trial]) -> None:
 
 
 def _run(todo: list[Trial], jobs: int) -> None:
-    """Run all, so many at a time; Ctrl-C has those that run write their checkpoints."""
+    """Run all, so many at a time; Ctrl-C, or a signal to end, has those that run write their checkpoints."""
     waiting, running = list(todo), dict[Trial, subprocess.Popen[bytes]]()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         while waiting or running:
             while waiting and len(running) < jobs:

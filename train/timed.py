@@ -207,7 +207,9 @@ class TimedScheduler:
         worlds = asked.nonzero().squeeze(1)
         if not len(worlds):
             return
-        policy, h, kept = self.policy, self.h[worlds], due[worlds]
+        policy, kept = self.policy, due[worlds]
+        # Not what state passing left there, in an episode that has no decision yet.
+        h = torch.where(self.reset[worlds, None], policy.initial_state(len(worlds)), self.h[worlds])
         mean, after = policy.decide({name: value[worlds] for name, value in sources.items()}, h)
         chosen = mean if noise is None else mean + policy.log_std.exp() * noise[worlds, : mean.shape[1]]
         require_finite("action", chosen)

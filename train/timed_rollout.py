@@ -38,6 +38,8 @@ class TimedRollout:
     """Its mean [T, B, 1, A]."""
     u: Tensor
     """It, before decoding [T, B, 1, A]."""
+    actions: Tensor
+    """Executed [T, B, 1, A], SI units."""
     inputs: Tensor
     """Of the critic, before the tick [T, B, 1, X]."""
     next_inputs: Tensor
@@ -132,6 +134,7 @@ def _assemble(ticks: list[TimedTick], critic: Critic, reward: Tensor, h0: Tensor
         index=torch.stack([plan.index[:, 0] for plan in first]),
         mean=torch.stack([plan.mean[:, :1] for plan in first]),
         u=torch.stack([plan.u[:, :1] for plan in first]),
+        actions=torch.stack([tick.action for tick in ticks]),
         inputs=torch.stack([critic.at_tick(*tick.before) for tick in ticks])[:, :, None],
         next_inputs=torch.stack([critic.at_tick(*tick.after) for tick in ticks])[:, :, None],
         states=torch.stack([tick.before[0] for tick in ticks])[:, :, None],

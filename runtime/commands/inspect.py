@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import yaml
 from tyro.conf import Positional
 
 from ..artifact import Artifact, read_artifact
-from ..contract import Contract, Source, Trained
+from ..contract import Trained
 
 
 def inspect(policy: Positional[Path], json: bool = False) -> None:
@@ -23,27 +25,11 @@ def inspect(policy: Positional[Path], json: bool = False) -> None:
 
 
 def describe(artifact: Artifact) -> Iterator[str]:
-    """The lines of the report."""
-    contract = artifact.contract
-    yield f"{artifact.path}: {contract.task}, for robot model {contract.robot_model}"
-    yield from _facts(artifact)
-    sources = [(s.name, s.kind, s.unit, _age(s), ", ".join(s.elements)) for s in contract.sources]
-    yield from _table("source, kind, unit, largest age, joints", sources)
-    head = "action, kind, joint, unit, range, kp, kd, closed by, between ticks"
-    yield from _table(head, _action_rows(contract))
-    states = [(s.name, str(s.size), f"{s.max_seen:.4g}") for s in contract.states]
-    yield from _table("state, size, largest seen", states)
-    yield from _table("provenance, ", sorted(contract.provenance.items()))
-
-
-def _age(source: Source) -> str:
-    return "" if source.max_age_ns is None else f"{source.max_age_ns / 1e6:g} ms"
-
-
-def _facts(artifact: Artifact) -> Iterator[str]:
+    """The lines of the report: what is most asked for, then sources, actions, states and provenance whole."""
     contract = artifact.contract
     verification, licences = contract.verification, contract.licences
     period_ms = contract.control_period_ns / 1e6
+    yield f"{artifact.path}: {contract.task}, for robot model {contract.robot_model}"
     facts = {
         "file": f"{len(artifact.model) / 1e3:.0f} kB, contract schema {contract.schema}",
         "digest": f"sha256 {artifact.digest}",
@@ -60,23 +46,11 @@ def _facts(artifact: Artifact) -> Iterator[str]:
     }
     for name, text in facts.items():
         yield f"  {name:<14}{text}"
+    whole = msgspec.to_builtins(contract)
+    for key in ("sources", "actions", "states", "provenance"):
+        text = yaml.safe_dump({key: whole[key]}, sort_keys=False, default_flow_style=None, width=110)
+        yield "\n" + text.rstrip()
 
 
 def _trained(trained: Trained) -> str:
     return f"{trained.default} (trained: {', '.join(map(str, trained.values))})"
-
-
-def _action_rows(contract: Contract) -> Iterator[tuple[str, ...]]:
-    for term in contract.actions:
-        closed_by = term.closed_by if term.kind == "position" else "-"
-        for joint, low, high, kp, kd in zip(term.joints, term.low, term.high, term.kp, term.kd, strict=True):
-            numbers = f"[{low:g}, {high:g}]", f"{kp:g}", f"{kd:g}"
-            yield term.name, term.kind, joint, term.unit, *numbers, closed_by, term.interpolation
-
-
-def _table(head: str, rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield ""
-    table = [head.split(", "), *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

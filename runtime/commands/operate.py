@@ -27,7 +27,10 @@ def operate(policy: Positional[Path], command: str = "keyboard", remote: str = L
         remote: address (`host:port`) where the run listens.
     """
     components = command_components(read_artifact(policy).contract)
-    if command.partition(":")[0] == "udp" or (source := open_operator(command, components)) is None:
+    source = (
+        open_operator(command, components) if command.partition(":")[0] in ("keyboard", "gamepad") else None
+    )
+    if source is None:
         raise AndanteError(f"expected keyboard or gamepad, found {command!r}")
     with closing(source):
         sender = OperatorSender(components, remote)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -185,6 +186,8 @@ class _Asking:
 
     def ask(self) -> None:
         """Ask; the answer comes from a thread, while the loop goes on."""
+        with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
+            termios.tcflush(0, termios.TCIFLUSH)
         self._asked.set()
         print("ready; press Enter to let the policy run", flush=True)
         if not self._reader.ident:

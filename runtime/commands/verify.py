@@ -19,19 +19,19 @@ def verify(policy: Positional[Path], run: Path | None = None) -> int:
             run's return, over the same episodes.
     """
     artifact, _, deviation = check_golden_trace(policy)
+    trace = f"{artifact.trace}: {deviation} (at most {GOLDEN_TOLERANCE:.0e})"
+    checks = [
+        ("digest", True, f"sha256 {artifact.digest}"),
+        ("golden trace", deviation.within(GOLDEN_TOLERANCE), trace),
+    ]
+    if run is not None:
+        # The simulator is above this room: it is asked for by name, and only here.
+        check = importlib.import_module("andante.sim.verify").check_closed_loop(artifact, run)
+        checks += [
+            ("closed loop", check.acceptable, str(check)),
+            *(("", False, each) for each in check.faults),
+        ]
     print(policy)
-    reproduced = deviation.within(GOLDEN_TOLERANCE)
-    _line("digest", True, f"sha256 {artifact.digest}")
-    _line("golden trace", reproduced, f"{artifact.trace}: {deviation} (at most {GOLDEN_TOLERANCE:.0e})")
-    if run is None:
-        return 0 if reproduced else 1
-    # The simulator is above this room: it is asked for by name, and only here.
-    check = importlib.import_module("andante.sim.verify").check_closed_loop(artifact, run)
-    _line("closed loop", check.acceptable, str(check))
-    for fault in check.faults:
-        _line("", False, fault)
-    return 0 if reproduced and check.acceptable else 1
-
-
-def _line(name: str, passed: bool, text: str) -> None:
-    print(f"  {name:<14}{'ok' if passed else 'FAILED':<8}{text}")
+    for name, passed, text in checks:
+        print(f"  {name:<14}{'ok' if passed else 'FAILED':<8}{text}")
+    return 0 if all(passed for _, passed, _ in checks) else 1

@@ -67,7 +67,7 @@ class Carried:
         """A snapshot of now; None unless the policy runs, and no other one is about to."""
         controller = self._controller
         same = controller.planner is self._planner and not controller.swapping
-        if controller.state is not State.RUN or not same:
+        if controller.state is not State.RUN or not same or not controller.planner.acted:
             return None
         found = {path: getattr(*place) for path, place in self._places.items()}
         return Snapshot(
