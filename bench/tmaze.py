@@ -31,7 +31,7 @@ EPISODE_SEED = 1_000_000
 
 
 def config(memory: str, seed: int) -> TrainConfig:
-    recipe = get_recipe("tmaze/1-100")
+    recipe = get_recipe("tmaze")
     policy = msgspec.structs.replace(recipe.policy, memory=memory)
     return msgspec.structs.replace(recipe, policy=policy, seed=seed)
 

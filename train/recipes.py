@@ -62,6 +62,8 @@ RECIPES: dict[str, TrainConfig] = {
         msgspec.structs.replace(VELOCITY, task="hexapod-velocity"),
         TrainConfig(task="arm-reach", ticks=6_000_000, policy=PolicyConfig(initial_std=0.5)),
         TrainConfig(task="quadrotor-hover", ticks=3_000_000, policy=PolicyConfig(initial_std=0.5)),
+        TMAZE,
+        REPEAT_PREVIOUS,
         GYMNASIUM,
         msgspec.structs.replace(GYMNASIUM, task="InvertedPendulum-v5", ticks=1_000_000),
         *(
@@ -79,10 +81,8 @@ def get_recipe(task: str) -> TrainConfig:
         AndanteError: unknown task; lists the names.
     """
     name = get_spec(task).name
-    families = {"legged": VELOCITY, "tmaze": TMAZE, "repeat-previous": REPEAT_PREVIOUS}
-    family = families.get(name.partition("/")[0])
-    if family is not None:
-        return msgspec.structs.replace(family, task=name)
+    if name.startswith("legged/"):
+        return msgspec.structs.replace(VELOCITY, task=name)
     # Environments of other packages are stepped one after the other, in Python.
     worlds = 32 if name.startswith(("gym/", "popgym/")) else 256
     return RECIPES.get(name) or TrainConfig(task=name, ticks=3_000_000, num_worlds=worlds)
