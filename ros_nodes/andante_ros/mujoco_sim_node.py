@@ -61,6 +61,9 @@ class MujocoSimNode(Node):
         self._thread = threading.Thread(target=self._simulate, name="simulation", daemon=True)
         self._thread.start()
 
+    def cut_short(self) -> None:
+        """Ending takes no time here."""
+
     def close(self) -> None:
         """Stop simulating."""
         self._stopping = True

@@ -19,6 +19,7 @@ from .control import ControlThread
 from .diagnostics import describe
 from .process import run_node
 from .topics import TopicRobot
+from .urgent import Answer, UrgentService
 
 if TYPE_CHECKING:
     from andante.runtime.recorder.recorder import Recorder
@@ -54,10 +55,13 @@ class PolicyNode(LifecycleNode):
         self._active = False
         self._seen = _Seen()
         self._watches = 0
-        self._serve("start", self._start)
-        self._serve("stop", self._stop)
-        self._serve("emergency_stop", self._emergency_stop)
-        self._serve("clear_fault", self._clear_fault)
+        for name, action in {
+            "start": self._start,
+            "stop": self._stop,
+            "clear_fault": self._clear_fault,
+        }.items():
+            self.create_service(Trigger, f"~/{name}", self._answer(action))
+        self._urgent = UrgentService(self, "emergency_stop", self._answer(self._emergency_stop))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 1)
         self.create_timer(WATCH_S, self._watch)
         if self.get_parameter("autostart").value and (
@@ -88,6 +92,16 @@ class PolicyNode(LifecycleNode):
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop softly and let everything go; the node can be configured again."""
         return self._attempt(self.close)
+
+    def destroy_node(self) -> None:
+        """See rclpy."""
+        self._urgent.close()
+        super().destroy_node()
+
+    def cut_short(self) -> None:
+        """Stop at once, whatever the stop sequence has left; from a signal handler, too."""
+        if self._control is not None:
+            self._control.emergency_stop("interrupted twice")
 
     def close(self) -> None:
         """Stop softly and let everything go."""
@@ -120,10 +134,10 @@ class PolicyNode(LifecycleNode):
         controller = Controller(policy, profile)
         controller.check_output(TopicRobot.carries)
         priority = values["fifo_priority"] or None
+        robot = TopicRobot(profile, self, values["joint_states_topic"], values["command_topic"])
         recording = RecordingOptions(record=Path(values["record"]) if values["record"] else None)
         self._recorder = recording.open(controller, priority is not None)
         observers = [] if self._recorder is None else [self._recorder.add]
-        robot = TopicRobot(profile, self, values["joint_states_topic"], values["command_topic"])
         self._control = ControlThread(controller, robot, priority, self._tell_ready, observers)
         self.get_logger().info(
             f"{values['policy']} (digest {policy.digest[:12]}) on robot model {profile.robot_model}: "
@@ -141,7 +155,7 @@ class PolicyNode(LifecycleNode):
             self._control.halt()
             self._watch()
 
-    def _serve(self, name: str, action: Callable[[ControlThread], str]) -> None:
+    def _answer(self, action: Callable[[ControlThread], str]) -> Answer:
         def answer(request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             try:
                 if self._control is None:
@@ -152,7 +166,7 @@ class PolicyNode(LifecycleNode):
                 response.message = str(error)
             return response
 
-        self.create_service(Trigger, f"~/{name}", answer)
+        return answer
 
     def _start(self, control: ControlThread) -> str:
         if not self._active:

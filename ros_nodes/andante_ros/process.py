@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Protocol
 
 import rclpy
@@ -24,6 +25,10 @@ class Closable(Protocol):
         """End it; topics still work."""
         ...
 
+    def cut_short(self) -> None:
+        """A second signal: end at once what `close` is ending."""
+        ...
+
     def destroy_node(self) -> None:
         """See rclpy."""
         ...
@@ -32,14 +37,25 @@ class Closable(Protocol):
 def run_node(create: Callable[[], Closable], arguments: list[str] | None = None) -> int:
     """Spin a node until SIGINT or SIGTERM; the exit status is 0, or 1 when it could not be created.
 
+    The first signal closes the node, the next one cuts that short.
+
     rclpy's own handlers would invalidate the context before a last command can be sent.
     """
     signals: list[int] = []
+    nodes: list[Closable] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if signals:
+            for node in nodes:
+                node.cut_short()
+        signals.append(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: signals.append(number))
+        signal.signal(number, note)
     rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = create()
+        nodes.append(node)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         try:

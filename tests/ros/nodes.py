@@ -49,6 +49,10 @@ class NodeProcess:
     def log(self) -> str:
         return self._log.read_text()
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def end_by(self, number: signal.Signals) -> int:
         """Send a signal; the exit status."""
         self._process.send_signal(number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 
 import numpy as np
@@ -173,6 +174,22 @@ def test_a_latched_fault_refuses_activation_until_it_is_cleared(client, running)
     assert "a fault is latched (e_stop: ~/emergency_stop)" in running.log
     client.trigger("clear_fault")
     assert client.activate()
+
+
+def test_an_emergency_stop_is_answered_while_the_node_deactivates(client, running):
+    deactivation = threading.Thread(target=client.deactivate)
+    deactivation.start()
+    eventually(lambda: is_damping(client.efforts()[-3:]).all(), "the stop sequence")
+    assert client.trigger("emergency_stop").startswith("the fallback")
+    deactivation.join()
+    eventually(lambda: "fault: e_stop: ~/emergency_stop" in running.log, "the fault in the log")
+
+
+def test_a_second_signal_cuts_the_stop_sequence_short(client, running):
+    running.send(signal.SIGINT)
+    eventually(lambda: is_damping(client.efforts()[-3:]).all(), "the stop sequence")
+    running.end_by(signal.SIGINT)
+    assert "fault: e_stop: interrupted twice" in running.log
 
 
 def test_the_operator_starts_and_stops(client, start, profile, tmp_path):
