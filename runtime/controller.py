@@ -178,7 +178,7 @@ class Controller:
         self._enter(State.WAIT_SENSORS)
 
     def clear(self) -> None:
-        """Take the latched fault away: from `FAULT` to `DISABLED`.
+        """Take the latched fault away: from `FAULT` to `DISABLED`, where one may be latched as well.
 
         Raises:
             AndanteError: in any other state.
@@ -199,8 +199,8 @@ class Controller:
         """Go over to another policy: at the next decision, gradually over a few ticks. Any thread may ask.
 
         A running one goes on until the new one has its first action. The new memory begins at its initial
-        values. A policy of the same digest is the one in force: it stays, with its memory. Delay, mode and
-        overlap stay what the constructor was asked for.
+        values. A policy of the same digest is the one in force: it stays as it is, with its memory. Delay,
+        mode and overlap stay what the constructor was asked for.
 
         Args:
             policy: warmed up here; owned by this controller from now on.
@@ -210,7 +210,8 @@ class Controller:
 
         Raises:
             ProfileError: policy and profile do not fit. Nothing has changed.
-            AndanteError: another control period, or not trained to be executed that way. Nothing has changed.
+            AndanteError: another control period or command, or not trained to be executed that way. Nothing
+                has changed.
         """
         new = policy.contract
         periods = [contract.control_period_ns * 1e-6 for contract in (new, self.contract)]
