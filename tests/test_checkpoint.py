@@ -390,9 +390,7 @@ def test_a_damaged_checkpoint_is_one_clear_error(short_run, tmp_path, content, m
         load_run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", [{"schema": 2}, {"schema": 2, "config": 5, "best": None}, {}, [1]]
-)
+@pytest.mark.parametrize("content", [{"schema": 2}, {"schema": 2, "config": 5, "best": None}, {}, [1]])
 def test_a_foreign_content_of_a_checkpoint_is_one_clear_error(tmp_path, content):
     torch.save(content, tmp_path / "checkpoint.pt")
     with pytest.raises(AndanteError, match=f"{tmp_path}/checkpoint.pt: not a checkpoint"):
