@@ -47,6 +47,8 @@ class PolicyNode(LifecycleNode):
     after `~/stop` or `~/clear_fault`. Every beginning is from the policy's initial memory.
     """
 
+    _urgent: UrgentService | None = None
+
     def __init__(self) -> None:
         super().__init__("policy_node")
         params.declare(self, params.POLICY_NODE)
@@ -95,7 +97,10 @@ class PolicyNode(LifecycleNode):
 
     def destroy_node(self) -> None:
         """See rclpy."""
-        self._urgent.close()
+        # None where the node could not be made; rclpy may destroy it once more.
+        if self._urgent is not None:
+            self._urgent.close()
+            self._urgent = None
         super().destroy_node()
 
     def cut_short(self) -> None:
