@@ -42,7 +42,7 @@ class Critic(nn.Module):
         hidden: int,
         timed: bool = False,
     ) -> None:
-        """`timed`: s and d are of each world, see `timed`; otherwise s is `execution_horizon`, d is 0."""
+        """`timed`: s and d are of each world, see `at_tick`; otherwise s is `execution_horizon`, d is 0."""
         super().__init__()
         self.state_size = state_size
         self.plan_size = chunk_size * action_size

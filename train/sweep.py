@@ -185,8 +185,8 @@ def _check(trials: list[Trial]) -> None:
 def _run(todo: list[Trial], jobs: int) -> None:
     """Run all, so many at a time; Ctrl-C, or a signal to end, has those that run write their checkpoints."""
     waiting, running = list(todo), dict[Trial, subprocess.Popen[bytes]]()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.signal(number, signal.default_int_handler) for number in ends}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -205,6 +205,9 @@ def _run(todo: list[Trial], jobs: int) -> None:
         for process in running.values():
             process.wait()
         raise
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _write_table(path: Path, trials: list[Trial]) -> None:
