@@ -11,7 +11,7 @@ from .step_player import ResolvedStep, StepPlayer
 from .steps import EVENTS, RANK, Damping, External, Keep
 
 FORGOTTEN = 0.5
-"""Ticks of an event that one without it makes up for; less than 1, so that what flickers is not tolerated."""
+"""Ticks of an event that one without it makes up for; less than 1: every other tick is too often."""
 
 
 class FallbackPlayer:

@@ -125,7 +125,6 @@ class Planner:
     """Whether there has been an action since the memory's reset."""
     resting: bool = field(init=False)
     """Whether the robot rests at its start pose until the first chunk acts; nothing is missing until then."""
-
     due: bool = field(init=False)
     """Whether the policy before has come to a decision, from which on this one may take over."""
 
