@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 # For example: make demo PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PIP_ARGS ?=
 BIN := .venv/bin
+PYTEST := ANDANTE_TEST_RUN=build/test/run $(BIN)/python -m pytest
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo picture test check format clean
 
@@ -15,8 +17,13 @@ picture: runs/demo/demo.json
 runs/demo/demo.json:
 	$(MAKE) demo
 
+# Two workers for what is not in real time, then one test at a time for what is; all share one trained run.
+# The runtime's tests have processes without torch: each of their loops locks and searches all memory first.
 test: check .venv-ros/.installed
-	$(BIN)/python -m pytest
+	rm -rf build/test
+	$(PYTEST) $(WORKERS) -m "not realtime" tests/test_runtime_*.py
+	$(PYTEST) $(WORKERS) -m "not realtime" --ignore-glob="tests/test_runtime_*.py"
+	$(PYTEST) -m realtime
 
 check: .venv/.installed
 	$(BIN)/ruff check .

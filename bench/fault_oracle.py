@@ -243,8 +243,8 @@ class Decisions:
         if self._covered(tick):
             self.acts = True
             return None
-        begun = 0 if self._origin is None else tick - self._origin
-        return None if self.rests and begun < self._delay else "starvation"
+        awaited = self._origin is not None and tick < self._origin + self._delay
+        return None if awaited else "starvation"
 
     def _ask(self, tick: int, fails: bool, lateness: int) -> None:
         self._asked = Asked(tick, tick + max(self._delay, 1 + lateness if self.waits else 0), fails)

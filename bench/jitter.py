@@ -12,7 +12,7 @@ import json
 import os
 import statistics
 
-from andante.runtime.doctor.machine import load, measure_jitter
+from andante.doctor.machine import load, measure_jitter
 
 ROUNDS = 7
 PRIORITY = 50

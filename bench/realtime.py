@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from common import gru_contract, gru_policy
 
+from andante.doctor.machine import load
 from andante.runtime.controller import Controller
-from andante.runtime.doctor.machine import load
 from andante.runtime.loop import LoopReport, RealtimeLoop
 from andante.runtime.profile import load_profile
 from andante.runtime.robots.null import NullRobot
@@ -69,8 +69,7 @@ def measure(row: Row, seconds: float, fifo_priority: int) -> LoopReport:
         with load(len(os.sched_getaffinity(0))) if row.loaded else nullcontext():
             return loop.run(seconds)
     finally:
-        if worker is not None:
-            worker.close()
+        controller.close()
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def ours(chunk_size: int, threads: int) -> Callable[[], float]:
             task=TASK,
             ticks=1,
             policy=PolicyConfig(memory="gru", decoder="mlp", hidden_size=128, chunk_size=chunk_size),
-            ppo=PPOConfig(epochs=4, decisions=DECISIONS[chunk_size]),
+            ppo=PPOConfig(epochs=4, minibatches=4, decisions=DECISIONS[chunk_size]),
             num_worlds=WORLDS,
             device="cpu",
             threads=threads,
@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="interpreter of an environment with sb3-contrib")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for our tensors")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of our update")
     parser.add_argument("--their-threads", type=int, default=1, help="for their tensors")
     options = parser.parse_args()
     their = [str(THEIR_ENVS), str(options.their_threads)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
+import re
 import sys
 from typing import NamedTuple
 
@@ -29,16 +31,16 @@ COMMANDS = {
     "check-recipe": Command("train.check", "train", "train a task's recipe, and check the result"),
     "play": Command("train.play", "train", "watch an agent on a task: video and plot"),
     "export": Command("export.cli", "export", "write a run's policy as one verified ONNX file"),
-    "verify": Command("runtime.commands.verify", "train", "check a policy file's digest and golden trace"),
-    "inspect": Command("runtime.commands.inspect", None, "print a policy file's contract"),
+    "verify": Command("doctor.commands.verify", "train", "check a policy file's digest and golden trace"),
+    "inspect": Command("doctor.commands.inspect", None, "print a policy file's contract"),
     "run": Command("runtime.commands.run", None, "run a policy file on a robot, at rate"),
     "operate": Command("runtime.commands.operate", None, "send an operator's wishes to a run elsewhere"),
-    "doctor": Command("runtime.commands.doctor", None, "inspect this machine, or a robot's profile"),
+    "doctor": Command("doctor.commands.doctor", None, "inspect this machine, or a robot's profile"),
     "simulate": Command("sim.udp_robot", "sim", "simulate a robot in real time behind UDP"),
     "replay": Command("runtime.recorder.commands", "record", "run a recording again to the first difference"),
     "diff": Command("runtime.recorder.commands", "record", "compare two recordings"),
     "report": Command("runtime.recorder.commands", "record", "plot a recording"),
-    "profile": Command("runtime.commands.profile", None, "check a robot profile, and that a policy fits it"),
+    "profile": Command("doctor.commands.profile", None, "check a robot profile, and that a policy fits it"),
     "tasks": Command("sim.cli", "sim", "list the tasks, or describe one"),
 }
 
@@ -67,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         function = getattr(importlib.import_module(f"andante.{command.module}"), words[0].replace("-", "_"))
+        function.__doc__ = _unbroken(function.__doc__ or "")
         options = (tyro.conf.FlagCreatePairsOff,)
         status = tyro.cli(function, prog=f"andante {words[0]}", args=words[1:], config=options)
         sys.stdout.flush()
@@ -83,6 +86,11 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"in andante's folder: pip install '.[{command.extra}]'"
         return _fail(f"`{words[0]}` needs {error.name}, which is not installed: {hint}", 2)
     return status if isinstance(status, int) else 0
+
+
+def _unbroken(doc: str) -> str:
+    """With the text of each argument in one line: the help would keep its line breaks."""
+    return re.sub(r"\n {8,}(?=\S)", " ", inspect.cleandoc(doc))
 
 
 def discard_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Set
 from functools import partial
 from itertools import chain
@@ -60,7 +61,7 @@ class Controller:
             policy: owned by this controller from now on; nobody else may use it.
             profile: the robot.
             execution_horizon: s, one of the trained values; the contract's default when None.
-            worker: decides with `policy`, and stays the caller's to close; within the tick when None.
+            worker: decides with `policy`, and is owned by this controller too; within the tick when None.
             inference_delay: d to begin with, one of the trained values; the contract's default when None.
             mode: how chunks are executed, see `Execution`; what the policy was trained for when None.
             overlap: ticks over which a new chunk takes over in mode `blend`.
@@ -94,6 +95,8 @@ class Controller:
         self._link_ns = math.inf if operator.link_s is None else round(operator.link_s * 1e9)
         self.planner = Planner(policy, profile, self._measured, execution, worker)
         self._incoming: Planner | None = None
+        # From other threads; the ticking one alone decides what is in force, and so what is in use no more.
+        self._offers: deque[Planner | None] = deque()
         self._blending = 0
         self._tick, self._skipped = -1, 0
         self._resets = {
@@ -130,7 +133,12 @@ class Controller:
     @property
     def swapping(self) -> bool:
         """Whether another policy waits to take over."""
-        return self._incoming is not None
+        return self._incoming is not None or bool(self._offers)
+
+    @property
+    def next_worker(self) -> Worker:
+        """That of the policy that waits to take over; of the one in force where none does."""
+        return ((self._offers[-1] if self._offers else self._incoming) or self.planner).worker
 
     def check_output(self, carries: Set[str]) -> None:
         """Refuse an output that cannot carry what this robot may be told, its fallback included.
@@ -193,6 +201,13 @@ class Controller:
         if self.state is not State.DISABLED:
             self._enter(State.DISABLED)
 
+    def close(self) -> None:
+        """Deactivate, and close all workers. The controller is of no use after it."""
+        self.deactivate()
+        for planner in (self.planner, self._incoming, *self._offers):
+            if planner is not None:
+                planner.worker.close()
+
     def swap(
         self, policy: PolicySession, execution_horizon: int | None = None, worker: Worker | None = None
     ) -> None:
@@ -205,8 +220,7 @@ class Controller:
         Args:
             policy: warmed up here; owned by this controller from now on.
             execution_horizon: as in the constructor; what was asked for last when None.
-            worker: as in the constructor; when None, a new one of the class of the present one. The property
-                `worker` shows it once the policy is in force, and it is the caller's to close as well.
+            worker: as in the constructor; when None, a new one of the class of the present one.
 
         Raises:
             ProfileError: policy and profile do not fit. Nothing has changed.
@@ -224,12 +238,14 @@ class Controller:
         horizon = self._horizon if execution_horizon is None else execution_horizon
         execution = self._resolve(new, horizon, waits=not (worker or self.worker).immediate)
         if policy.digest == self.policy.digest:
-            self._incoming = None
+            self._offers.append(None)
+            if worker is not None:
+                worker.close()
             return
         for _ in range(3):
             policy.infer()
         worker = worker or type(self.worker)(policy)
-        self._incoming = Planner(policy, self.profile, self._measured, execution, worker)
+        self._offers.append(Planner(policy, self.profile, self._measured, execution, worker))
         self._horizon = horizon
 
     def tick(self, tick: int, sample: Sample) -> JointCommand:
@@ -249,6 +265,10 @@ class Controller:
             raise AndanteError(f"tick {tick} after tick {self._tick}: ticks must increase")
         self._skipped = tick - self._tick - 1 if self.counters.ticks else 0
         self._tick = self._command.tick = tick
+        while self._offers:
+            if self._incoming is not None:
+                self._incoming.worker.close()
+            self._incoming = self._offers.popleft()
         if self.state is not State.RUN and (incoming := self._incoming) is not None:
             self._adopt(incoming)
         if self.state is not State.DISABLED:
@@ -362,8 +382,7 @@ class Controller:
 
     def _run(self, sample: Sample) -> None:
         """Find this tick's action; an incoming policy takes over as soon as it has one."""
-        planner, counters, failure = self.planner, self.counters, None
-        incoming = self._incoming  # another thread may replace it
+        planner, incoming, counters, failure = self.planner, self._incoming, self.counters, None
         if incoming is not None and (incoming.due or planner.at_border(self._tick)):
             incoming.due = True
             failure = incoming.act(self._tick, self._skipped, sample, counters, alone=False)
@@ -379,9 +398,8 @@ class Controller:
     def _adopt(self, incoming: Planner) -> None:
         """Let it be the one in force."""
         incoming.safety.already = self.planner.safety.saturations
-        self.planner = incoming
-        if self._incoming is incoming:  # another thread may have replaced it
-            self._incoming = None
+        self.planner.worker.close()
+        self.planner, self._incoming = incoming, None
         self._measured.trust(self.contract)
         self._command.valid_for_ns = _validity_ns(self.contract)
 

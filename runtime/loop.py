@@ -16,6 +16,7 @@ from .operator import OperatorSource, command_components
 from .realtime import Clock, MonotonicClock, SteadyClock, tuned
 from .robots.base import Robot
 from .states import State
+from .worker import Worker
 
 Observer = Callable[[int, Sample, JointCommand, int, int], None]
 """Is told after every tick: its number, what the controller was given and what it gave, to be copied; from
@@ -89,12 +90,20 @@ class _Timing:
     step: Histogram = field(default_factory=Histogram)
     work: Histogram = field(default_factory=Histogram)
     latencies_ns: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    """Of the last inferences, the first ones left out; they only say when the trained delay must grow."""
+    """Of the worker's last inferences, the first ones left out; they only say when the delay must grow."""
+    worker: Worker | None = None
     inferences: int = 0
     to_skip: int = WARMUP
     delay_ticks: int = 0
     missed: int = 0
     overruns: int = 0
+
+    def follow(self, worker: Worker) -> None:
+        """Judge by what this worker does from now on."""
+        if worker is not self.worker:
+            self.worker, self.inferences, self.to_skip = worker, worker.inferences, WARMUP
+            self.delay_ticks = int(not worker.immediate)
+            self.latencies_ns.clear()
 
 
 @dataclass(eq=False)
@@ -167,11 +176,10 @@ class RealtimeLoop:
             raise AndanteError(f"seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
         controller, sample, clock = self.controller, self._sample, SteadyClock(self.clock or MonotonicClock())
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
-        worker = controller.worker
-        timing = _Timing(inferences=worker.inferences, delay_ticks=int(not worker.immediate))
+        timing = _Timing()
         controller.warmup()
         self._failed = self._confirmed = False
-        with tuned(self.fifo_priority, self.cpu, worker.thread_id) as tuning:
+        with tuned(self.fifo_priority, self.cpu) as tuning:
             controller.activate()
             start_ns = clock.now_ns()
             end_ns = start_ns + duration_ns
@@ -189,6 +197,7 @@ class RealtimeLoop:
                 timing.missed += tick - expected
                 timing.jitter.add(lateness_ns)
                 sample.overrun = overrun or tick > expected
+                tuning.adopt(controller.next_worker.thread_id)
                 command = self._exchange(tick, timing)
                 work_ns = clock.now_ns() - woken_ns
                 timing.work.add(work_ns)
@@ -207,7 +216,7 @@ class RealtimeLoop:
                     self.stop(f"{over}: {controller.waiting}" if state is State.WAIT_SENSORS else over)
         stopped = "fault" if controller.fault is not None else self.stopping or "asked to"
         self.stopping = self._e_stop = None
-        return self._report(timing, tuning, stopped)
+        return self._report(timing, tuning.results, stopped)
 
     def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
         controller, counters = self.controller, vars(self.controller.counters)
@@ -231,6 +240,7 @@ class RealtimeLoop:
     def _exchange(self, tick: int, timing: _Timing) -> JointCommand:
         """Read, tick, write. A failing robot is an emergency stop; the command still goes out if it can."""
         sample, controller, worker = self._sample, self.controller, self.controller.worker
+        timing.follow(worker)
         self._robot_stop: str | None = None
         if not self._attempt(f"robot {self.robot.name!r} failed to read", self._read):
             sample.lose()

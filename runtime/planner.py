@@ -36,7 +36,7 @@ class Counters:
     refused: int = 0
     """Chunks that came late, or from before a reset."""
     resting: int = 0
-    """Ticks of a running policy until its first chunk may act."""
+    """Ticks of a running policy until its first chunk may act, after a gap that reset its memory too."""
     starved: int = 0
     """Ticks of a running policy after that, that no chunk covered."""
     gaps: int = 0
@@ -124,7 +124,7 @@ class Planner:
     acted: bool = field(init=False)
     """Whether there has been an action since the memory's reset."""
     resting: bool = field(init=False)
-    """Whether the robot rests at its start pose until the first chunk acts; nothing is missing until then."""
+    """Whether the robot rests at its start pose until the first chunk acts; after a gap it is damped."""
     due: bool = field(init=False)
     """Whether the policy before has come to a decision, from which on this one may take over."""
 
@@ -186,11 +186,10 @@ class Planner:
                 self.ask(tick, False)
                 counters.off_grid += 1
                 failure = self.receive(tick, sample.answered, counters)
-            if failure is None and not self.play(tick):
-                if self.resting and since < self.delay:
+            # While another policy plays on, nothing is missing.
+            if failure is None and not self.play(tick) and alone:
+                if self._origin is not None and since < self.delay:
                     counters.resting += 1
-                    return None
-                if not alone:  # another policy plays on
                     return None
                 counters.starved += 1
                 return "starvation", f"no chunk covers tick {tick}"

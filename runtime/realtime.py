@@ -8,8 +8,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Protocol
+from contextlib import ExitStack, contextmanager, suppress
+from typing import NamedTuple, Protocol
 
 MCL_CURRENT, MCL_FUTURE = 1, 2  # sys/mman.h
 SWITCH_INTERVAL_S = 0.0005
@@ -35,7 +35,8 @@ class MonotonicClock:
 
     def sleep_until_ns(self, deadline_ns: int) -> None:
         """Return at the deadline or later; at once when it has passed."""
-        while (left_ns := deadline_ns - time.monotonic_ns()) > 0:
+        # Once: where the clock has gone back meanwhile, its caller must hear of that, and not sleep on.
+        if (left_ns := deadline_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns * 1e-9)
 
 
@@ -77,28 +78,41 @@ class SteadyClock:
         self._last_ns = max(self._last_ns, deadline_ns)
 
 
+class Tuning(NamedTuple):
+    """What has been asked of the operating system for a control loop."""
+
+    results: dict[str, str]
+    """What each measure came to: `ok`, `not asked for`, or the error."""
+    adopt: Callable[[int | None], None]
+    """Tune a thread that works for this one, by its id and once: a priority less, on any of the cores."""
+
+
 @contextmanager
-def tuned(fifo_priority: int | None, cpu: int | None, helper: int | None = None) -> Iterator[dict[str, str]]:
+def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[Tuning]:
     """Tune this thread and process for a control loop, and undo it afterwards.
 
     Args:
         fifo_priority: 1 to 99 for SCHED_FIFO; needs CAP_SYS_NICE or an rtprio limit.
         cpu: the one core for this thread to run on.
-        helper: id of a thread that works for this one, at one priority less; it may run on any core.
-
-    Yields:
-        What each measure came to: `ok`, `not asked for`, or the error.
     """
     results: dict[str, str] = {}
     libc = ctypes.CDLL(None, use_errno=True)
+    before = os.sched_getscheduler(0), os.sched_getparam(0), os.sched_getaffinity(0)
+    adopted: set[int | None] = {None}
     with ExitStack() as undo:
-        for thread in (0,) if helper is None else (0, helper):
-            undo.callback(os.sched_setscheduler, thread, os.sched_getscheduler(0), os.sched_getparam(0))
-        undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+
+        def adopt(thread: int | None) -> None:
+            if thread is None or thread in adopted:
+                return
+            adopted.add(thread)
+            undo.callback(_restore, thread, *before)
+            _restore(thread, *before)
+            if fifo_priority is not None:
+                results["SCHED_FIFO of inference"] = _attempt(_set_fifo, fifo_priority - 1, thread)
+
+        undo.callback(_restore, 0, *before)
         undo.callback(sys.setswitchinterval, sys.getswitchinterval())
         results["SCHED_FIFO"] = _attempt(_set_fifo, fifo_priority)
-        if helper is not None and fifo_priority is not None:
-            results["SCHED_FIFO of inference"] = _attempt(lambda p: _set_fifo(p, helper), fifo_priority - 1)
         results["affinity"] = _attempt(lambda core: os.sched_setaffinity(0, {core}), cpu)
         locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
         results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
@@ -112,18 +126,25 @@ def tuned(fifo_priority: int | None, cpu: int | None, helper: int | None = None)
         gc.freeze()
         gc.disable()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        yield results | {"gc": "ok", "switch interval": "ok"}
+        results |= {"gc": "ok", "switch interval": "ok"}
+        yield Tuning(results, adopt)
 
 
 def _set_fifo(priority: int, thread: int = 0) -> None:
     os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
 
 
-def _attempt(measure: Callable[[int], None], value: int | None) -> str:
+def _restore(thread: int, policy: int, param: os.sched_param, cores: set[int]) -> None:
+    with suppress(ProcessLookupError):  # a helper may have ended
+        os.sched_setscheduler(thread, policy, param)
+        os.sched_setaffinity(thread, cores)
+
+
+def _attempt(measure: Callable[..., None], value: int | None, *more: int) -> str:
     if value is None:
         return "not asked for"
     try:
-        measure(value)
+        measure(value, *more)
     except (OSError, ValueError, OverflowError) as error:
         return str(getattr(error, "strerror", None) or error)
     return "ok"

@@ -30,7 +30,8 @@ class Gains(Record, frozen=True):
 class Keep(Record, frozen=True, tag="keep", tag_field="action"):
     """Carry on for so many ticks of the event, skipped ones included; two without it make up for one with it.
 
-    A starved policy's last action is held; before its first one, the pose where the start sequence ended.
+    A starved policy's last action is held; before its first one, the pose where the start sequence ended, or
+    after a gap that reset the memory damping.
     """
 
     ticks: Positive

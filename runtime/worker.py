@@ -77,7 +77,7 @@ class Worker:
         return self._answer
 
     def close(self) -> None:
-        """End what it holds: nothing, where it decides within the request."""
+        """End what it holds: nothing, where it decides within the request. No request may follow."""
 
     def _begin(self) -> None:
         answer, start = self._answer, time.perf_counter_ns()
@@ -107,18 +107,16 @@ class AsynchronousWorker(Worker):
         self.thread_id = self._thread.native_id
 
     def close(self) -> None:
-        """End the thread, after the inference that may be going on."""
-        self._closed = True
-        if self.idle and self._thread.is_alive():
+        """Have the thread end, after the inference that may be going on; returns at once."""
+        closed, self._closed = self._closed, True
+        if self.idle and not closed:
             self._asked.release()
-            self._thread.join()
 
     def _begin(self) -> None:
         self._asked.release()
 
     def _serve(self) -> None:
-        while True:
+        while not self._closed:
             self._asked.acquire()
-            if self._closed:
-                return
-            super()._begin()
+            if not self._closed:
+                super()._begin()

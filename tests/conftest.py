@@ -1,15 +1,32 @@
-"""Fixtures that several test files share: one policy is trained per session, through the command line."""
+"""What several test files share: one policy is trained per session, through the command line."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
+LONGEST = ("test_walking.py", "test_end_to_end.py")
+
+# Before torch: two workers whose threads wait for each other's cores take five times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+with suppress(ImportError):  # the nodes' environment has no hypothesis
+    from hypothesis import settings
+
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """The longest files come first: of two workers none is left to wait for the other's last file."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 def andante(*words: str | Path, **options) -> subprocess.CompletedProcess:
@@ -37,12 +54,15 @@ def state_home(tmp_path_factory) -> Path:
 def trained_run(tmp_path_factory) -> Path:
     """Folder of a run that has solved the blind pendulum with a GRU and chunks of five.
 
-    `ANDANTE_TEST_RUN` may name a finished one, to save the training while working on tests.
+    `ANDANTE_TEST_RUN` names where it is kept; it is trained there if there is none, by one process for all.
     """
-    if "ANDANTE_TEST_RUN" in os.environ:
-        return Path(os.environ["ANDANTE_TEST_RUN"]).resolve()
-    folder = tmp_path_factory.mktemp("trained") / "run"
-    run_andante("train", "pendulum-swingup-blind", "--memory", "gru", "--run-dir", folder)
+    default = tmp_path_factory.mktemp("trained") / "run"
+    folder = Path(os.environ.get("ANDANTE_TEST_RUN", default)).resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "result.json").exists():
+            run_andante("train", "pendulum-swingup-blind", "--memory", "gru", "--run-dir", folder)
     return folder
 
 

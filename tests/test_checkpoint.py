@@ -23,7 +23,7 @@ from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.train import PPO, Policy, PPOConfig
-from andante.train.checkpoint import Checkpoint, load_run
+from andante.train.checkpoint import SCHEMA, Checkpoint, load_run
 from andante.train.evaluate import Evaluation, evaluate
 from andante.train.files import write_atomically
 from andante.train.metrics import read_metrics
@@ -40,7 +40,7 @@ TICKS_PER_ITERATION = 16 * 8 * 4
 
 def words(run_dir: Path, iterations: int, *more: str) -> list[str]:
     ticks = str(iterations * TICKS_PER_ITERATION)
-    return ["train", TASK, "--run-dir", str(run_dir), "--ticks", ticks, *SMALL, *more]
+    return ["train", TASK, "--run-dir", str(run_dir), "--ticks", ticks, "--threads", "2", *SMALL, *more]
 
 
 def start(*arguments: str) -> subprocess.Popen:
@@ -114,11 +114,14 @@ def uninterrupted(tmp_path_factory) -> Path:
     return folder
 
 
-def test_ctrl_c_writes_a_checkpoint_and_resuming_equals_no_interruption(uninterrupted, tmp_path):
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+def test_an_interrupted_run_writes_a_checkpoint_and_resuming_equals_no_interruption(
+    uninterrupted, tmp_path, ending
+):
     folder = tmp_path / "run"
     process = start(*words(folder, ITERATIONS, "--checkpoint-seconds", "0.1"))
     wait_for_checkpoints(3, folder, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(ending)
     assert process.wait(timeout=60) == 130
     assert "--resume continues" in process.stdout.read()
     iteration = Checkpoint.read(folder / "checkpoint.pt").trainer["iteration"]
@@ -242,7 +245,7 @@ def test_resuming_with_another_configuration_names_the_field(short_run, capsys, 
 
 def test_resuming_another_task_is_refused(short_run, capsys):
     assert main(["train", "cartpole-swingup-blind", "--run-dir", str(short_run), "--resume"]) == 1
-    assert f"task is '{TASK}' in this run, found 'cartpole-swingup-blind'" in capsys.readouterr().err
+    assert f"{short_run}: of task '{TASK}', expected 'cartpole-swingup-blind'" in capsys.readouterr().err
 
 
 def test_a_longer_budget_continues_the_run(tmp_path):
@@ -256,13 +259,16 @@ def test_a_longer_budget_continues_the_run(tmp_path):
     assert_same(*(Checkpoint.read(path / "checkpoint.pt").trainer for path in (folder, other)))
 
 
-def test_resuming_goes_on_with_the_curriculum(tmp_path):
+@pytest.mark.parametrize(
+    "teacher", ["{kind: success, start: {damping.hinge: 1}, episodes: 2}", "{kind: alp_gmm}"]
+)
+def test_resuming_goes_on_with_the_curriculum(tmp_path, teacher):
     worlds = tmp_path / "worlds.yaml"
     worlds.write_text(
         "damping: {hinge: {kind: uniform, low: 0.5, high: 2}}\n"
         "curriculum:\n"
         "  ranges: [damping.hinge]\n"
-        "  teacher: {kind: success, start: {damping.hinge: 1}, episodes: 2}\n"
+        f"  teacher: {teacher}\n"
     )
     more = ("--randomization", str(worlds), "--evaluations", "1")
     folder, other = tmp_path / "two", tmp_path / "one"
@@ -320,7 +326,7 @@ def make_trainer() -> PPO:
     torch.manual_seed(0)
     env = make(TASK, num_worlds=16, seed=0)
     policy = Policy.for_env(env, hidden_size=16, chunk_size=4)
-    return PPO(env, policy, PPOConfig(decisions=8, minibatches=2, critic_size=16))
+    return PPO(env, policy, PPOConfig(decisions=8, minibatches=2, critic_size=16), threads=2)
 
 
 def test_a_trainer_trains_one_run(tmp_path):
@@ -390,11 +396,68 @@ def test_a_damaged_checkpoint_is_one_clear_error(short_run, tmp_path, content, m
         load_run(tmp_path)
 
 
-@pytest.mark.parametrize("content", [{"schema": 2}, {"schema": 2, "config": 5, "best": None}, {}, [1]])
+@pytest.mark.parametrize("content", [{"schema": 3}, {"schema": 3, "config": 5, "best": None}, {}, [1]])
 def test_a_foreign_content_of_a_checkpoint_is_one_clear_error(tmp_path, content):
     torch.save(content, tmp_path / "checkpoint.pt")
     with pytest.raises(AndanteError, match=f"{tmp_path}/checkpoint.pt: not a checkpoint"):
         load_run(tmp_path)
+
+
+def cut_policy(checkpoint):
+    checkpoint.trainer["policy"]["encoder.0.weight"] = torch.zeros(16, 5)
+
+
+def cut_best(checkpoint):
+    checkpoint.best.policy["decoder.means.bias"] = torch.zeros(3)
+
+
+def lose_best(checkpoint):
+    del checkpoint.best.policy["log_std"]
+
+
+def add_layer(checkpoint):
+    checkpoint.best.policy["memory.9.weight"] = torch.zeros(1)
+
+
+def widen(checkpoint):
+    policy = msgspec.structs.replace(checkpoint.config.policy, hidden_size=32)
+    checkpoint.config = msgspec.structs.replace(checkpoint.config, policy=policy)
+
+
+def cut_state(checkpoint):
+    checkpoint.trainer["scheduler"]["h"] = torch.zeros(16, 3)
+
+
+def replace_critic(checkpoint):
+    checkpoint.trainer["critic"]["head.bias"] = 3.0
+
+
+RESUMED, READ = "resumed", "read"
+
+
+@pytest.mark.parametrize(
+    ("damage", "noticed", "message"),
+    [
+        (cut_policy, RESUMED, "policy.encoder.0.weight: expected a tensor [16, 2], found [16, 5]"),
+        (cut_best, READ, "best.policy.decoder.means.bias: expected a tensor [4], found [3]"),
+        (lose_best, READ, "best.policy.log_std is missing"),
+        (add_layer, READ, "best.policy.memory.9.weight is not known here"),
+        (widen, READ, "best.policy.encoder.0.weight: expected a tensor [32, 2], found [16, 2]"),
+        (cut_state, RESUMED, "scheduler.h: expected a tensor [16, 16], found [16, 3]"),
+        (replace_critic, RESUMED, "critic.head.bias: expected a tensor [1], found float"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named(short_run, tmp_path, capsys, damage, noticed, message):
+    checkpoint = Checkpoint.read(short_run / "checkpoint.pt")
+    damage(checkpoint)
+    checkpoint.write(tmp_path / "checkpoint.pt")
+    ticks = str(5 * TICKS_PER_ITERATION)
+    command = {
+        RESUMED: ["train", TASK, "--run-dir", str(tmp_path), "--resume", "--ticks", ticks],
+        READ: ["evaluate", str(tmp_path)],
+    }
+    assert main(command[noticed]) == 1
+    assert capsys.readouterr().err == f"andante: {tmp_path}/checkpoint.pt: {message}\n"
 
 
 def test_without_space_the_old_file_stays_and_nothing_else(tmp_path):
@@ -425,7 +488,7 @@ def test_a_checkpoint_runs_no_code(tmp_path):
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "owned"),)
 
-    torch.save({"schema": 2, "payload": Payload()}, tmp_path / "checkpoint.pt")
+    torch.save({"schema": SCHEMA, "payload": Payload()}, tmp_path / "checkpoint.pt")
     with pytest.raises(AndanteError, match="not a checkpoint"):
         load_run(tmp_path)
     assert not (tmp_path / "owned").exists()

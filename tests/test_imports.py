@@ -27,6 +27,10 @@ def test_import_rules_of_pyproject_hold(capsys):
             {"numpy", "onnxruntime", "torch"},
         ),
         ("from andante.runtime import *", {"torch", "mujoco", "onnx", "rclpy"}),
+        (
+            "import andante.doctor.commands.doctor, andante.doctor.commands.verify",
+            {"torch", "mujoco", "onnx", "rclpy"},
+        ),
         ("import andante.sim.robot", {"torch", "onnx", "rclpy"}),
         ("import andante.train.cli, andante.export.cli", {"torch", "onnx"}),
     ],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
-ROOMS = ("runtime", "sim", "train", "export")
+ROOMS = ("runtime", "doctor", "sim", "train", "export")
 
 
 @pytest.fixture(scope="session")

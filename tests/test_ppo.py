@@ -20,7 +20,12 @@ TASK = "cartpole-swingup-blind"
 
 
 def make_ppo(
-    chunk_size: int = 4, horizon: int | None = None, memory: str = "gru", decoder: str = "mlp", **config
+    chunk_size: int = 4,
+    horizon: int | None = None,
+    memory: str = "gru",
+    decoder: str = "mlp",
+    threads: int = 1,
+    **config,
 ) -> PPO:
     torch.manual_seed(0)
     env = make(TASK, num_worlds=8, seed=1, threads=1)
@@ -33,7 +38,7 @@ def make_ppo(
         decoder=decoder,
     )
     options = {"decisions": 12, "minibatches": 2, "critic_size": 16, **config}
-    ppo = PPO(env, policy, PPOConfig(**options))
+    ppo = PPO(env, policy, PPOConfig(**options), threads=threads)
     state = env.state_dict()
     state["tick"] = env.spec.episode_ticks - torch.arange(3, 19, 2)  # time-outs at every phase
     env.load_state_dict(state)
@@ -238,7 +243,7 @@ def test_tied_actions_are_one_action_per_decision(decoder):
         share = torch.arange(1, 5)[:, None] / 4 if decoder == "interpolate" else torch.ones(4, 1)
         expected = policy.decode(last[:, None] + share * (rollout.u[k] - last[:, None]))
         torch.testing.assert_close(rollout.actions[k], expected)
-        last = rollout.u[k, :, 0]
+        last = rollout.actions[k, :, -1] / policy.decode.scale  # as far as it was within its range
     batch = ppo.prepare(rollout)
     assert batch.advantage.shape == (12, 8, 1) and batch.credited.all()
     losses = ppo.losses(batch)
@@ -260,7 +265,7 @@ def test_holding_equals_a_chunk_whose_actions_are_tied():
         trainer.generator = None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("andante.train.rollout.torch.randn", lambda *_, value=monkey, **__: value)
-            collect(trainer.scheduler, trainer.rollout, trainer.generator, trainer.smoothness)
+            collect(trainer.scheduler, trainer.rollout, trainer.generator, trainer.recent, (0.0, 0.0, 0.0))
     torch.testing.assert_close(free.rollout.actions, tied.rollout.actions)
     torch.testing.assert_close(free.rollout.u, tied.rollout.u.expand_as(free.rollout.u))
     torch.testing.assert_close(free.prepare(free.rollout).advantage, tied.prepare(tied.rollout).advantage)
@@ -292,6 +297,49 @@ def test_rough_motion_costs_what_its_differences_do(horizon):
             recent[world] = stream[-3:]
         assert smooth_terms["smoothness"] == pytest.approx(-sum(costs) / len(costs), rel=1e-3)
         assert "smoothness" not in terms
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"smoothness": (0.0, 0.1, 0.0)}, {"decoder": "interpolate"}],
+    ids=["smoothness", "interpolate"],
+)
+def test_the_critic_sees_the_recent_actions_that_matter_to_what_follows(options):
+    ppo = make_ppo(**options)
+    size, reach = ppo.env.critic_size, 2 if "smoothness" in options else 1
+    expected = torch.zeros(8, reach)
+    for _ in range(2):
+        ppo.collect()
+        rollout = ppo.rollout
+        assert rollout.critic.shape[-1] == size + reach
+        for k in range(12):
+            expected[rollout.reset[k]] = 0.0
+            for i in range(4):
+                torch.testing.assert_close(rollout.critic[k, :, i, size:], expected)
+                action = rollout.actions[k, :, i] / ppo.policy.decode.scale
+                expected = torch.cat([expected, action], 1)[:, 1:]
+            torch.testing.assert_close(rollout.critic[k, :, 4, size:], expected)
+    assert make_ppo().rollout.critic.shape[-1] == size
+
+
+@pytest.mark.parametrize("horizon", [4, 3])
+def test_threads_share_the_worlds_of_a_minibatch_and_find_the_same_gradients(horizon):
+    one, three = make_ppo(horizon=horizon), make_ppo(horizon=horizon, threads=3)
+    one.collect()
+    batch = one.prepare(one.rollout)
+    credited = batch.credited & (torch.rand(batch.credited.shape) < 0.6)
+    batch = dataclasses.replace(batch, credited=credited, valued=credited)
+    three.policy.load_state_dict(one.policy.state_dict())
+    three.critic.load_state_dict(one.critic.state_dict())
+    with torch.no_grad():
+        for trainer in (one, three):
+            trainer.policy.decoder.means.bias += 0.3
+    worlds = torch.tensor([5, 0, 3, 7, 1, 2, 6])
+    alone, shared = one._differentiate(batch, worlds), three._differentiate(batch, worlds)
+    torch.testing.assert_close(torch.stack(shared), torch.stack(alone))
+    assert alone.kl > 1e-3
+    for left, right in zip(three.parameters, one.parameters, strict=True):
+        torch.testing.assert_close(left.grad, right.grad, rtol=1e-4, atol=1e-7)
 
 
 def test_exploration_falls_in_a_straight_line_and_then_no_further():

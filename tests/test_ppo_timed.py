@@ -240,6 +240,30 @@ def test_rough_motion_costs_in_worlds_of_their_own_time_too():
         assert terms["smoothness"] == pytest.approx(-sum(costs) / len(costs), rel=1e-3)
 
 
+def test_the_critic_sees_the_recent_actions_in_worlds_of_their_own_time_too():
+    ppo = make_ppo(LATE, smoothness=(0.0, 0.1, 0.0))
+    size, expected = ppo.env.critic_size, torch.zeros(8, 2)
+    for _ in range(2):
+        ppo.collect()
+        rollout = ppo.rollout
+        for t in range(48):
+            for states in (rollout.states, rollout.inputs):
+                torch.testing.assert_close(states[t, :, 0, size : size + 2], expected)
+            action = rollout.actions[t, :, 0] / ppo.policy.decode.scale
+            expected = torch.cat([expected, action], 1)[:, 1:]
+            torch.testing.assert_close(rollout.next_inputs[t, :, 0, size : size + 2], expected)
+            expected[rollout.terminated[t, :, 0] | rollout.truncated[t, :, 0]] = 0.0
+        assert (rollout.terminated | rollout.truncated).any()
+
+
+def test_worlds_in_which_no_decision_comes_through_teach_values_alone():
+    ppo = make_ppo(LATE)
+    ppo.collect()
+    nobody = torch.full_like(ppo.rollout.decision, -1)
+    losses = ppo.losses(ppo.prepare(dataclasses.replace(ppo.rollout, decision=nobody)))
+    assert losses.policy == losses.entropy == losses.kl == 0.0 and losses.value > 0.0
+
+
 def test_resuming_goes_on_from_the_last_executed_actions():
     one, other = make_ppo(LATE, smoothness=(1.0, 1.0, 1.0)), make_ppo(LATE, smoothness=(1.0, 1.0, 1.0))
     one.iterate()

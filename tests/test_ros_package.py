@@ -128,6 +128,7 @@ def test_the_manifest_depends_on_what_the_code_imports(manifest):
     assert imported == depended - {"ros2launch", "launch_ros", "launch_yaml"}
 
 
+@pytest.mark.realtime
 def test_nodes_with_real_rclpy(trained_policy):
     assert ROS_PYTHON.exists(), f"no {ROS_PYTHON}: see CONTRIBUTING.md"
     environment = {**os.environ, "ANDANTE_TEST_POLICY": str(trained_policy)}

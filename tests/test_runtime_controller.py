@@ -307,7 +307,7 @@ def test_gap_longer_than_the_contract_allows_resets_memory_and_grid(pendulum):
     rig = pendulum(5).go(S.RUN)
     swing(rig, 12)
     rig.q[0] = 0.4
-    command = rig.tick(skip=3)
+    command = rig.tick(skip=rig.controller.contract.max_gap_ticks + 1)
     assert rig.controller.counters.gaps == 1
     state = rig.policy.state()
     rig.policy.reset()
@@ -319,9 +319,9 @@ def test_gap_longer_than_the_contract_allows_resets_memory_and_grid(pendulum):
 
 def test_gap_that_the_contract_allows_keeps_the_memory(pendulum):
     rig = pendulum(5).go(S.RUN)
-    swing(rig, 12)
+    swing(rig, 11)
     before = rig.policy.state()
-    rig.tick(skip=1)
+    rig.tick(skip=rig.controller.contract.max_gap_ticks)
     np.testing.assert_array_equal(rig.policy.state(), before)
     assert rig.controller.counters.gaps == 0
 
@@ -490,6 +490,20 @@ def test_source_that_is_stale_again_and_again_exhausts_its_tolerance(arm, every,
     assert rig.state is S.RUN
     rig.tick(age_ns=10**9)
     assert (rig.state is S.FALLBACK) == (every == 2)
+    rig.controller.deactivate()
+    rig.controller.clear()
+
+
+def test_what_was_tolerated_before_the_policy_runs_does_not_count_while_it_runs(arm):
+    rig = arm(1).go(S.READY)
+    for _ in range(3):  # so many are tolerated
+        rig.tick(overrun=True)
+    rig.tick(start=True)
+    for _ in range(3):
+        rig.tick(overrun=True)
+    assert rig.state is S.RUN
+    rig.tick(overrun=True)
+    assert rig.state is S.FALLBACK
     rig.controller.deactivate()
     rig.controller.clear()
 

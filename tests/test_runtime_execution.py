@@ -19,7 +19,7 @@ from andante.runtime.command import FIELDS, Sample
 from andante.runtime.contract import Trained
 from andante.runtime.controller import SWAP_TICKS, Controller
 from andante.runtime.errors import AndanteError, ProfileError
-from andante.runtime.loop import RealtimeLoop, _needed_ticks
+from andante.runtime.loop import RealtimeLoop, _needed_ticks, _Timing
 from andante.runtime.planner import Counters, Execution
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
@@ -135,12 +135,35 @@ def test_robot_rests_at_its_start_pose_until_the_first_chunk_acts(waiting_arm):
     assert (counters.resting, counters.starved, rig.controller.fault) == (2, 0, None)
 
 
-def test_long_gap_in_run_is_no_second_rest(waiting_arm):
+def test_after_a_gap_that_resets_the_memory_the_robot_is_damped_until_the_first_chunk_may_act(waiting_arm):
+    rig = waiting_arm.go(State.RUN)
+    for _ in range(4):
+        rig.tick()
+    gap = rig.controller.contract.max_gap_ticks + 1
+    # Nobody missed a chunk there: none of the ticks left out is one of starvation.
+    assert [rig.tick(skip).mode for skip in (gap, 0, 0, 0)] == ["damping", "damping", "track", "track"]
+    counters = rig.controller.counters
+    assert (rig.state, counters.gaps, counters.resting, counters.starved) == (State.RUN, 1, 4, 0)
+
+
+def test_answer_that_is_late_after_a_long_gap_is_starvation(waiting_arm):
     rig = waiting_arm.go(State.RUN)
     for _ in range(4):
         rig.tick()
     rig.tick(skip=rig.controller.contract.max_gap_ticks + 1)
-    assert (rig.state, rig.controller.counters.starved) == (State.FAULT, 1)
+    rig.sample.answered = False
+    rig.tick()
+    assert (rig.state, rig.controller.fault) == (State.RUN, None)
+    rig.tick()
+    assert rig.controller.fault == f"starvation: no chunk covers tick {rig.next - 1}"
+
+
+def test_long_gap_after_which_nothing_fresh_is_there_to_decide_on_is_starvation(waiting_arm):
+    rig = waiting_arm.go(State.RUN)
+    for _ in range(4):
+        rig.tick()
+    rig.tick(skip=rig.controller.contract.max_gap_ticks + 1, age_ns=10**9)
+    assert rig.controller.fault == f"starvation: no chunk covers tick {rig.next - 1}"
 
 
 def test_memory_advances_when_the_answer_is_taken_and_not_before(patient_path):
@@ -177,6 +200,17 @@ def test_latency_is_judged_by_its_95th_percentile():
     assert _needed_ticks(durations, 20_000_000) == 1
 
 
+def test_latencies_of_a_policy_do_not_count_against_the_one_that_takes_over(path):
+    policy, timing = load_policy(path), _Timing()
+    timing.follow(Worker(policy))
+    timing.latencies_ns.extend([10**9] * 50)
+    timing.delay_ticks = 50
+    worker = AsynchronousWorker(policy)
+    timing.follow(worker)
+    worker.close()
+    assert (list(timing.latencies_ns), timing.delay_ticks) == ([], 1)
+
+
 def test_tick_off_the_grid_is_evaluated_without_touching_the_memory(path):
     steady, late = pendulum(path).go(State.RUN), pendulum(path).go(State.RUN)
     for rig in (steady, late):
@@ -203,6 +237,7 @@ def test_asynchronous_worker_needs_a_policy_that_was_trained_to_wait(path):
     worker.close()
 
 
+@pytest.mark.realtime
 def test_asynchronous_run_replays_bit_by_bit_without_its_thread(patient_path):
     policy, profile = load_policy(patient_path), load_profile("pendulum")
     worker = AsynchronousWorker(policy)
@@ -359,7 +394,113 @@ def test_swap_keeps_what_was_asked_of_the_execution(patient_path, tmp_path):
     controller.swap(load_policy(other))
     controller.tick(2, sample)
     assert controller.planner.execution == Execution("blend", 3, 1, 2)
-    controller.worker.close()
+    controller.close()
+
+
+def has_ended(worker) -> bool:
+    worker._thread.join(10)
+    return not worker._thread.is_alive()
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Any number of other policies that were trained to wait."""
+
+    def make():
+        seed = next(seeds)
+        return load_policy(
+            write_small_policy(
+                tmp_path / f"{seed}.onnx", seed=seed, inference_delay=DELAYS, execution_horizon=HORIZON
+            )
+        )
+
+    seeds = itertools.count(20)
+    return make
+
+
+@pytest.fixture
+def threaded(patient_path):
+    """A pendulum's controller with a thread for its decisions."""
+    policy = load_policy(patient_path)
+    rig = Rig(policy, load_profile("pendulum"), worker=AsynchronousWorker(policy))
+    yield rig
+    rig.controller.close()
+
+
+def test_worker_of_a_policy_that_is_in_force_no_more_is_ended(threaded, others):
+    controller, first = threaded.controller, threaded.controller.worker
+    controller.swap(others())
+    threaded.go(State.START)
+    assert controller.worker is not first
+    assert has_ended(first) and controller.worker._thread.is_alive()
+
+
+def test_worker_of_a_policy_that_never_came_into_force_is_ended(threaded, others, patient_path):
+    controller = threaded.go(State.RUN).controller
+    threaded.sample.answered = False  # no border with a first chunk of the new one
+    controller.swap(others())
+    threaded.tick()
+    superseded = controller.next_worker
+    controller.swap(others())
+    waiting = controller.next_worker
+    assert waiting not in (superseded, controller.worker)
+    threaded.tick()
+    assert has_ended(superseded) and waiting._thread.is_alive()
+    spare = AsynchronousWorker(controller.policy)
+    controller.swap(load_policy(patient_path), worker=spare)  # stay with the one in force
+    threaded.tick()
+    assert has_ended(waiting) and has_ended(spare) and not controller.swapping
+    assert controller.next_worker is controller.worker and controller.worker._thread.is_alive()
+
+
+def test_closed_controller_ends_every_worker_and_is_disabled(threaded, others):
+    controller, workers = threaded.go(State.RUN).controller, []
+    threaded.sample.answered = False
+    for _ in range(3):
+        workers.append(controller.next_worker)
+        controller.swap(others())
+        if len(workers) < 3:
+            threaded.tick()
+    controller.close()
+    controller.close()
+    assert all(map(has_ended, [*workers, controller.next_worker]))
+    assert controller.state is State.DISABLED
+
+
+def test_worker_closed_amid_an_inference_ends_after_it(patient_path):
+    policy = load_policy(patient_path)
+    stuck, worker = Stuck(policy), AsynchronousWorker(policy)
+    worker.request(0, 0)
+    stuck.begun.wait(30)
+    worker.close()
+    assert worker._thread.is_alive()
+    stuck.go.set()
+    assert has_ended(worker)
+
+
+def test_policy_offered_while_another_takes_over_does_not_end_what_is_in_force(path, tmp_path):
+    rig = pendulum(path, 1).go(State.RUN)
+    second, third = (write_small_policy(tmp_path / f"{seed}.onnx", seed=seed) for seed in (5, 6))
+    second, third = load_policy(second), load_policy(third)
+    closed = []
+
+    class Noted(Worker):
+        def close(self):
+            closed.append(self._policy)
+
+    rig.controller.swap(second, worker=Noted(second))
+    infer = second.infer
+
+    def offer():  # as another thread might, at the worst moment
+        second.infer = infer
+        rig.controller.swap(third, worker=Noted(third))
+        return infer()
+
+    second.infer = offer
+    rig.tick()
+    assert rig.policy is second and rig.controller.swapping and not closed
+    rig.tick()
+    assert rig.policy is third and closed == [second]
 
 
 def test_swap_to_a_policy_that_cannot_be_executed_that_way_changes_nothing(path, patient_path):
@@ -491,6 +632,7 @@ def test_execution_of_a_policy_is_resolved_from_its_contract(path):
     assert Counters().starved == 0
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("old", [Worker, AsynchronousWorker])
 @pytest.mark.parametrize("new", [Worker, AsynchronousWorker])
 def test_a_loop_swaps_between_kinds_of_workers_without_starving(patient_path, tmp_path, old, new):

@@ -158,7 +158,7 @@ ROWS = [
             f"policy {AT}, hold 15, crouch 75, damp",
             f"limit: {Q} of joint 'left_hip_pitch' is 2.95, hard limits [-2.5, 2.8]",
         ),
-        (DAMPED, f"limit: {Q} of joint 'FL_hip' is 2.95, hard limits [-0.9, 0.9]"),
+        (DAMPED, f"limit: {Q} of joint 'FL_hip' is 2.95, hard limits [-1, 1]"),
     ),
     Row(
         "no rotation",

@@ -23,6 +23,8 @@ from small_policy import small_contract, write_small_policy
 from andante.runtime.contract import CommandComponent, Source
 from andante.runtime.profile import SHIPPED
 
+pytestmark = pytest.mark.realtime
+
 ANDANTE = Path(sys.executable).with_name("andante")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 COMMAND = Source(

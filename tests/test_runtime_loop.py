@@ -6,6 +6,8 @@ import copy
 import gc
 import os
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,16 +18,18 @@ from rig import finite
 from small_policy import write_small_policy
 
 from andante.runtime.command import FIELDS, Sample
+from andante.runtime.contract import Trained
 from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError, ProfileError
 from andante.runtime.histogram import Histogram
 from andante.runtime.loop import RealtimeLoop
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
-from andante.runtime.realtime import tuned
+from andante.runtime.realtime import MonotonicClock, SteadyClock, tuned
 from andante.runtime.robots.base import find_robot
 from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
+from andante.runtime.worker import AsynchronousWorker
 from andante.sim.robot import SimRobot
 
 PERIOD_NS = 20_000_000
@@ -411,10 +415,77 @@ def test_output_that_cannot_carry_the_fallback_is_refused(tmp_path):
         RealtimeLoop(Controller(policy, profile), robot)
 
 
+def test_policy_that_has_not_decided_yet_counts_no_inference_after_a_swap(pendulum, tmp_path):
+    controller, robot = pendulum
+    other = load_policy(write_small_policy(tmp_path / "other.onnx", seed=5))
+    before = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.4)
+    assert before.decisions == 4
+    robot.on_write = {len(robot.commands) + 5: lambda: controller.swap(other)}  # long before RUN
+    report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.1)
+    assert (report.decisions, controller.policy is other) == (1, True)
+    assert report.step_us.p50 == report.step_us.max > 0.0
+
+
+@pytest.mark.parametrize("by_the_loop", [False, True])
+def test_thread_of_a_swapped_policy_gets_the_priority_of_inference_and_any_core(tmp_path, by_the_loop):
+    delays = {"inference_delay": Trained(values=(0, 1, 2), default=0)}
+    delays["execution_horizon"] = Trained(values=(3,), default=3)
+    paths = [write_small_policy(tmp_path / f"{seed}.onnx", seed=seed, **delays) for seed in (0, 5)]
+    policy, other = map(load_policy, paths)
+    controller = Controller(policy, load_profile("pendulum"), worker=AsynchronousWorker(policy))
+    robot = LoggingRobot(policy.contract, controller.profile)
+    scheduling = {}
+
+    def note(name):
+        thread = controller.next_worker.thread_id
+        priority = os.sched_getparam(thread).sched_priority
+        scheduling[name] = os.sched_getscheduler(thread), priority, os.sched_getaffinity(thread)
+
+    def swap():
+        asking = threading.Thread(target=controller.swap, args=(other,))
+        controller.swap(other) if by_the_loop else (asking.start(), asking.join())
+
+    robot.on_write = {3: lambda: note("first"), 4: swap, 5: lambda: note("second")}
+    cores = os.sched_getaffinity(0)
+    loop = RealtimeLoop(controller, robot, fifo_priority=20, cpu=min(cores), clock=FakeClock())
+    report = loop.run(seconds=0.1)
+    note("afterwards")
+    controller.close()
+    if report.tuning["SCHED_FIFO"] != "ok":
+        pytest.skip(f"SCHED_FIFO: {report.tuning['SCHED_FIFO']}")
+    assert report.tuning["SCHED_FIFO of inference"] == "ok"
+    assert scheduling["first"] == scheduling["second"] == (os.SCHED_FIFO, 19, cores)
+    assert scheduling["afterwards"] == (os.SCHED_OTHER, 0, cores)
+
+
+def test_system_clock_that_goes_back_while_it_sleeps_does_not_sleep_on(monkeypatch):
+    found = {"time_ns": 10**12, "slept_ns": 0}
+
+    def sleep(seconds):
+        found["time_ns"] += round(seconds * 1e9) if found["slept_ns"] else -(10**11)
+        found["slept_ns"] += round(seconds * 1e9)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", sleep)
+        patch.setattr(time, "monotonic_ns", lambda: found["time_ns"])
+        clock = SteadyClock(MonotonicClock())
+        clock.sleep_until_ns(10**12 + PERIOD_NS)
+        now_ns = clock.now_ns()
+    assert found["slept_ns"] == PERIOD_NS
+    assert (now_ns, clock.lost_ns) == (10**12 + PERIOD_NS, 10**11 + PERIOD_NS)
+
+
+@pytest.mark.parametrize("ahead_ns", [-PERIOD_NS, 0, 1, 999_999])
+def test_system_clock_returns_at_the_deadline_or_later(ahead_ns):
+    deadline_ns = time.monotonic_ns() + ahead_ns
+    MonotonicClock().sleep_until_ns(deadline_ns)
+    assert time.monotonic_ns() >= deadline_ns
+
+
 def test_tuning_is_reported_and_undone():
     scheduler, interval = os.sched_getscheduler(0), sys.getswitchinterval()
     affinity = os.sched_getaffinity(0)
-    with tuned(fifo_priority=1000, cpu=min(affinity)) as results:
+    with tuned(fifo_priority=1000, cpu=min(affinity)) as (results, _):
         assert results["SCHED_FIFO"] == "Invalid argument"
         assert results["affinity"] == results["gc"] == results["switch interval"] == "ok"
         assert os.sched_getaffinity(0) == {min(affinity)}
@@ -422,7 +493,7 @@ def test_tuning_is_reported_and_undone():
     assert gc.isenabled() and gc.get_freeze_count() == 0
     assert (os.sched_getscheduler(0), sys.getswitchinterval()) == (scheduler, interval)
     assert os.sched_getaffinity(0) == affinity
-    with tuned(None, None) as results:
+    with tuned(None, None) as (results, _):
         assert results["SCHED_FIFO"] == results["affinity"] == "not asked for"
 
 

@@ -38,6 +38,8 @@ from andante.runtime.profile import SHIPPED, load_profile
 from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
 
+pytestmark = pytest.mark.realtime
+
 ANDANTE = Path(sys.executable).with_name("andante")
 
 NOW_NS = 5 * 10**12

@@ -13,6 +13,8 @@ import pytest
 
 from andante.runtime.policy import load_policy
 
+pytestmark = pytest.mark.realtime
+
 REPO = Path(__file__).resolve().parents[1]
 ONNXRUNTIME = "onnxruntime==1.26.0"  # 1.32 crashes under qemu 7.2
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")

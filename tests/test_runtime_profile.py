@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from copy import deepcopy
 
+import numpy as np
 import pytest
 import yaml
 from conftest import andante
@@ -12,9 +13,11 @@ from humanoid import humanoid_contract
 from msgspec.structs import replace
 from small_policy import small_contract, write_small_policy
 
+from andante.runtime.command import JointCommand
 from andante.runtime.errors import ProfileError
 from andante.runtime.profile import SHIPPED, check_fit, load_profile
 from andante.runtime.steps import EVENTS
+from andante.sim.robot import SimRobot
 
 CARTPOLE = yaml.safe_load((SHIPPED / "cartpole.yaml").read_text())
 
@@ -41,6 +44,25 @@ def test_shipped_profile_fits_its_task(robot):
     for term in contract.actions:
         for joint, high in zip(term.joints, term.high, strict=True):
             assert next(j for j in profile.joints if j.name == joint).effort == high
+
+
+@pytest.mark.parametrize("robot", ["quadruped", "hexapod"])
+def test_shipped_robot_that_drops_onto_its_legs_while_it_waits_is_no_fault(robot):
+    contract, profile = small_contract(robot), load_profile(robot)
+    low, high = np.array([joint.position for joint in profile.joints]).T
+    for seed in range(5):
+        sim, command = SimRobot(contract, profile, seed), JointCommand.allocate(len(profile.actuated), 10**9)
+        qpos = sim.data.qpos.copy()
+        qpos[2] += 0.3
+        sim.set_state(qpos, np.zeros(sim.model.nv))
+        fallen, deepest = sim.data.qpos[2], np.inf
+        for command.tick in range(100):
+            q = sim.read().values["joint_position"]
+            deepest = min(deepest, (q - low).min(), (high - q).min())
+            command.set_damping(q, profile.kd("damping"))  # what WAIT_SENSORS sends
+            sim.write(command)
+        assert sim.data.qpos[2] < fallen - 0.3
+        assert deepest > 0.05
 
 
 def test_example_of_every_key_fits_a_policy_that_reads_every_kind_of_source():

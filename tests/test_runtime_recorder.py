@@ -187,6 +187,7 @@ def test_recording_with_missed_ticks_replays_bit_by_bit(policy_path, tmp_path):
     assert recording.integers("timing", "lateness_ns").max() == 20_000_000
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("mode", ["receding", "blend"])
 def test_recording_with_slow_asynchronous_inference_replays_bit_by_bit(tmp_path, mode):
     path = write_small_policy(
@@ -368,6 +369,7 @@ def test_recording_of_an_early_fault_replays(policy_path, tmp_path):
     assert replay(recording, load_policy(policy_path)).equal
 
 
+@pytest.mark.realtime
 def test_every_fault_of_a_process_has_its_recording(policy_path, tmp_path):
     controller = Controller(load_policy(policy_path), load_profile("pendulum"))
     recorder = Recorder(controller, faults=tmp_path)
@@ -426,6 +428,7 @@ def test_adding_a_tick_leaves_nothing_in_memory(policy_path):
 # What may go wrong
 
 
+@pytest.mark.realtime
 def test_full_queue_loses_ticks_counts_them_and_goes_on(policy_path, tmp_path):
     rig = Rig(load_policy(policy_path), load_profile("pendulum"))
     recorder = Recorder(rig.controller, tmp_path / "rec.mcap", seconds=PERIOD_S)
@@ -465,6 +468,7 @@ def start(*words, **options):
     return subprocess.Popen([ANDANTE, *map(str, words)], text=True, **pipes, **options)
 
 
+@pytest.mark.realtime
 def test_full_disk_ends_the_recording_and_not_the_run(policy_path, tmp_path):
     path = tmp_path / "rec.mcap"
 
@@ -485,6 +489,7 @@ def test_full_disk_ends_the_recording_and_not_the_run(policy_path, tmp_path):
     assert replay(recording, load_policy(policy_path)).ticks == len(recording.rows) > 0
 
 
+@pytest.mark.realtime
 def test_fault_after_a_full_disk_is_recorded_with_what_was_before(policy_path, tmp_path):
     controller = Controller(load_policy(policy_path), load_profile("pendulum"))
     recorder = Recorder(controller, tmp_path / "rec.mcap", faults=tmp_path / "faults")
@@ -516,6 +521,7 @@ def test_folder_that_cannot_be_written_is_told_and_the_fault_is_handled(policy_p
     )
 
 
+@pytest.mark.realtime
 def test_process_killed_while_it_records_leaves_what_it_had(policy_path, tmp_path):
     path = tmp_path / "rec.mcap"
     process = start("run", policy_path, "--robot", "null", "--seconds", "60", "--record", path)

@@ -15,6 +15,8 @@ from small_policy import write_small_policy
 
 from andante.runtime.profile import SHIPPED
 
+pytestmark = pytest.mark.realtime
+
 ANDANTE = Path(sys.executable).with_name("andante")
 
 

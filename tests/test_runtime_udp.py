@@ -35,6 +35,8 @@ from andante.runtime.states import State
 from andante.sim.motor_bridge import MotorBridge
 from andante.sim.udp_robot import UdpSimulator
 
+pytestmark = pytest.mark.realtime
+
 ANDANTE = Path(sys.executable).with_name("andante")
 HOST = "127.0.0.1"
 DAMPING = np.array([4.0, 1.0])

@@ -67,6 +67,7 @@ def is_in(state: str):
     return lambda text: re.search(rf"^{state}$", text, re.M)
 
 
+@pytest.mark.realtime
 @needs_chromium
 def test_the_page_shows_the_run_and_its_stop_button_ends_it_softly(policy, profile, tmp_path):
     with (
@@ -95,6 +96,7 @@ def test_the_page_shows_the_run_and_its_stop_button_ends_it_softly(policy, profi
     assert "stopped      asked to on the page" in out and "state        disabled" in out
 
 
+@pytest.mark.realtime
 @needs_chromium
 def test_a_fault_is_tried_told_and_taken_back_and_the_emergency_stop_stays(policy, profile, tmp_path):
     with (
@@ -122,6 +124,7 @@ def test_a_fault_is_tried_told_and_taken_back_and_the_emergency_stop_stays(polic
     assert "faults       e_stop: pressed on the page" in out
 
 
+@pytest.mark.realtime
 def test_the_page_ends_with_the_run_even_if_that_is_killed(policy, profile):
     with running(policy, "--profile", profile) as (process, _):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -137,6 +140,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.realtime
 def test_ctrl_c_is_for_the_run_and_not_for_its_page(policy, profile):
     with running(policy, "--profile", profile, start_new_session=True) as (process, _):
         time.sleep(1.0)
@@ -232,6 +236,17 @@ def test_a_run_outlives_its_page(policy):
         report = loop.run(2.0)
     assert (report.faults, report.state) == ((), "disabled")
     assert view.error is not None and view.error.startswith("the page is gone: ")
+
+
+def test_every_inference_is_shown_once_whatever_policy_makes_it(policy, tmp_path):
+    other = load_policy(write_small_policy(tmp_path / "other.onnx", seed=5))
+    with viewed(policy, NullRobot) as (loop, view, _):
+        loop.observers = [view.after_tick]
+        decisions = [loop.run(1.0).decisions]
+        loop.controller.swap(other)
+        decisions.append(loop.run(1.0).decisions)
+    assert loop.controller.policy is other
+    assert sum(view._timings["inference"]) == sum(decisions) == 20
 
 
 def test_a_real_robot_is_stopped_but_not_made_to_fail_or_to_start(policy):

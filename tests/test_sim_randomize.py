@@ -602,6 +602,11 @@ def test_every_field_is_checked_for_what_is_possible():
         ("bias: {gyro: {kind: choice, values: []}}", "bias.gyro: no values"),
         ("kp: {a: {kind: log_uniform, low: 0, high: 1}}", "kp.a: a log_uniform range must be positive"),
         ("kp: {a: {kind: normal, mean: 1, std: -1, low: 0, high: 2}}", "kp.a: mean and std"),
+        ("dropped_decisions: 1", "dropped_decisions must be below 1, so that some decisions come through"),
+        (
+            "starvation: {kind: choice, values: [0, 1]}\nstarvation_ticks: 1",
+            "starvation must be below 1, so that some decisions come through, found 1",
+        ),
         ("starvation: 0.1", "starvation and starvation_ticks must be given together"),
         ("curriculum: {ranges: [mass.leg], teacher: {kind: uniform}}", "no range 'mass.leg'"),
         ("{mass: {leg: 1}, curriculum: {ranges: [mass.leg], teacher: {kind: uniform}}}", "must be uniform"),

@@ -43,6 +43,7 @@ def episode_s(text: str) -> float | None:
     return None if found is None else float(found[1])
 
 
+@pytest.mark.realtime
 @needs_chromium
 def test_the_page_shows_the_robot_its_sliders_command_it_and_close_ends_the_process(tmp_path):
     with playing(TASK, "--agent", "random") as (process, url), Page(url, tmp_path) as page:
@@ -69,6 +70,7 @@ def test_the_page_shows_the_robot_its_sliders_command_it_and_close_ends_the_proc
         assert re.search(rf"^{TASK}, random: \d+ ticks, \d+ whole episodes$", process.stdout.read(), re.M)
 
 
+@pytest.mark.realtime
 @needs_chromium
 def test_pause_holds_a_world_without_physics_and_restart_begins_an_episode(tmp_path):
     with playing("tmaze/300", "--agent", "random") as (_, url), Page(url, tmp_path) as page:
@@ -89,6 +91,7 @@ def test_pause_holds_a_world_without_physics_and_restart_begins_an_episode(tmp_p
         assert "reward per tick" in page.text()
 
 
+@pytest.mark.realtime
 def test_it_keeps_pace_with_the_clock_and_ends_in_time():
     with playing("pendulum-swingup-blind", "--seconds", "2") as (process, _):
         assert process.wait(30) == 0

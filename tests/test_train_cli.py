@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
+import docstring_parser
 import msgspec
 import pytest
 
-from andante.runtime.cli import main
+from andante.runtime.cli import COMMANDS, main
 from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, get_spec
 from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
-from andante.train.files import decode_config
+from andante.train.files import decode_config, read_config, write_json
 from andante.train.recipes import RECIPES, get_recipe
 
 TASK = "pendulum-swingup-blind"
@@ -36,6 +41,7 @@ def test_configuration_survives_json():
         ('{"task": "x", "ticks": "many"}', r"here: Expected `int`, got `str` - at `\$.ticks`"),
         ('{"task": "x", "ticks": 1, "ppo": {"credit": "both"}}', r"here: Invalid enum value 'both'"),
         ("{", "here: Input data was truncated"),
+        ('{"task": "x", "ticks": -1}', "here: ticks must be positive, found -1"),
     ],
 )
 def test_a_wrong_configuration_file_names_the_key(text, message):
@@ -122,3 +128,95 @@ def test_help_explains_every_field_without_torch():
             if name not in ("task", "policy", "ppo"):
                 assert name.replace("_", "-") in shown
     assert "Discount per tick." in shown
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "sweep", "check-recipe", "play", "run", "verify"])
+def test_help_has_no_line_breaks_in_mid_sentence(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "600")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    described = [getattr(import_module(f"andante.{COMMANDS[command].module}"), command.replace("-", "_"))]
+    described += [PolicyConfig, PPOConfig] if command == "train" else []
+    for owner in described:
+        for param in docstring_parser.parse_from_object(owner).params:
+            if param.arg_name != "options":
+                assert " ".join(param.description.split()) in shown
+
+
+TINY = TrainConfig(
+    task="tmaze/3",
+    ticks=16,
+    policy=PolicyConfig(memory="mlp", hidden_size=8, chunk_size=2, execution_horizon=1),
+    ppo=PPOConfig(decisions=4, minibatches=2, critic_size=8, value_clip=0.2, final_std=0.1),
+    num_worlds=4,
+    evaluations=1,
+)
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory) -> Path:
+    """Of `TINY`, whose `tiny.json` is beside it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_json(folder / "tiny.json", TINY)
+    words = ["--config", str(folder / "tiny.json"), "--run-dir", str(folder / "run")]
+    assert main(["train", TINY.task, *words]) == 0
+    return folder / "run"
+
+
+def test_what_is_optional_can_be_switched_off(tiny_run, tmp_path):
+    assert read_config(tiny_run / "config.json") == TINY
+    words = ["--execution-horizon", "None", "--ppo.value-clip", "None", "--ppo.final-std", "None"]
+    words += ["--config", str(tiny_run.parent / "tiny.json"), "--run-dir", str(tmp_path / "run")]
+    assert main(["train", TINY.task, *words]) == 0
+    found = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert found["policy"]["execution_horizon"] is None
+    assert found["ppo"]["value_clip"] is None and found["ppo"]["final_std"] is None
+    optional = [
+        field.name
+        for config in (PolicyConfig, PPOConfig, TrainConfig)
+        for field in msgspec.structs.fields(config)
+        if field.default is None
+    ]
+    assert optional == ["execution_horizon", "value_clip", "final_std"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "message"),
+    [
+        ({"seed": 3}, [], "seed is 0 in this run, found 3"),
+        ({"ppo": {"gamma": 0.5}}, [], "ppo.gamma is 0.995 in this run, found 0.5"),
+        ({"ppo": {"gamma": 0.5}}, ["--ppo.gamma", "0.995"], "finished after 16 ticks, budget 16"),
+        (
+            {"policy": {"execution_horizon": None}},
+            [],
+            "policy.execution_horizon is 1 in this run, found None",
+        ),
+        ({}, ["--execution-horizon", "None"], "policy.execution_horizon is 1 in this run, found None"),
+        (
+            {"randomization": {"action_delay": 1}},
+            [],
+            "randomization.action_delay is None in this run, found 1",
+        ),
+        ({"task": "tmaze/4"}, [], "wanted.json: of task 'tmaze/4', expected 'tmaze/3'"),
+    ],
+)
+def test_a_resumed_run_has_the_configuration_that_is_wanted(
+    tiny_run, tmp_path, changed, options, message, capsys
+):
+    content = json.loads((tiny_run / "config.json").read_text())
+    for name, value in changed.items():
+        content[name] = content[name] | value if isinstance(value, dict) else value
+    (tmp_path / "wanted.json").write_text(json.dumps(content))
+    words = ["--config", str(tmp_path / "wanted.json"), "--run-dir", str(tiny_run), "--resume"]
+    assert main(["train", TINY.task, *words, *options]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_a_resumed_run_takes_the_ticks_of_the_configuration_that_is_wanted(tiny_run, tmp_path):
+    shutil.copytree(tiny_run, tmp_path / "run")
+    write_json(tmp_path / "longer.json", msgspec.structs.replace(TINY, ticks=32))
+    words = ["--config", str(tmp_path / "longer.json"), "--run-dir", str(tmp_path / "run"), "--resume"]
+    assert main(["train", TINY.task, *words]) == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["ticks"] == 32

@@ -56,6 +56,50 @@ def test_writes_a_video_in_real_time_and_a_plot(tmp_path):
     assert np.abs(frames[0].astype(int) - frames[-1].astype(int)).max() > 50
 
 
+def test_a_plot_without_space_is_one_line_and_leaves_nothing(tmp_path):
+    code = "import sys; from andante.runtime.cli import main; sys.exit(main(sys.argv[1:]))"
+    shell = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$0" -c "$@"', sys.executable, code]
+    words = ["play", TASK, "--seconds", "0.5", "--plot-only", "--output", str(tmp_path / "a.mp4")]
+    result = subprocess.run([*shell, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 1
+    assert result.stderr == f"andante: {tmp_path}/a.png: not written: File too large\n"
+    assert not list(tmp_path.iterdir())
+
+
+NO_SPACE = """
+import resource
+from pathlib import Path
+from andante.train.video import prepare_rendering, write_video
+prepare_rendering()
+from andante.runtime.errors import AndanteError
+from andante.sim.spec import get_spec
+from andante.train.agents import Random
+from andante.train.episode import play_episode
+episode = play_episode(Random(get_spec("pendulum-swingup-blind"), 0), 0, 25)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+try:
+    write_video(episode, Path("a.mp4"))
+except AndanteError as error:
+    print(error)
+"""
+
+
+@needs_egl
+def test_a_video_without_space_is_one_line_and_leaves_nothing(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", NO_SPACE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert (
+        result.stdout.startswith("a.mp4: not written: the encoder gave up") and result.stdout.count("\n") == 1
+    )
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_rendering_says_what_to_install(tmp_path):
     result = play(TASK, "--output", str(tmp_path / "a.mp4"), MUJOCO_GL="disabled")
     assert result.returncode == 1

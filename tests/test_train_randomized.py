@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from andante.sim.env import Env
 from andante.sim.spec.randomization import Choice, Randomization, Uniform
 from andante.sim.tasks import get_task
 from andante.train import Policy
-from andante.train.agents import trained_with
+from andante.train.agents import Trained, trained_with
 from andante.train.checkpoint import Checkpoint, load_run
-from andante.train.episode import play_episode
+from andante.train.episode import Episode, make_player, play_episode
 from andante.train.evaluate import evaluate
 from andante.train.timed import TimedScheduler
 
@@ -227,6 +228,54 @@ def test_play_takes_the_worlds_of_the_run_or_those_it_is_told(run_dir, tmp_path,
     assert main([*words, "--agent", str(run_dir), "--observation-delay", "1"]) == 0
     assert main(words) == 0
     assert [each.observation_delay for each in given] == [{"*": 3.0}, {"*": 1}, {}]
+
+
+LATE = Randomization(inference_delay=1, execution_horizon=Choice((2, 3)), dropped_decisions=0.2)
+
+
+def test_late_and_lost_decisions_are_played_as_they_are_evaluated():
+    policy = make_policy(make(TASK, 1).spec, 5)
+    played = play_episode(Trained(policy), seed=11, randomization=LATE)
+    expected = evaluate(policy, TASK, 1, seed=11, randomization=LATE).returns.item()
+    assert played.rewards.sum() == pytest.approx(expected, rel=1e-5)
+    assert evaluate(policy, TASK, 1, seed=11).returns.item() != pytest.approx(expected, rel=1e-2)
+    decided = np.flatnonzero(played.decided)
+    grid = np.gcd.reduce(decided)
+    assert grid in (2, 3) and 0.7 < len(decided) / len(played.rewards[::grid]) < 0.9
+    env = make(policy.spec, 1, seed=11, randomization=LATE)
+    player = make_player(Trained(policy), env)
+    ticks = [player.tick() for _ in range(len(played.rewards) + 5)]
+    assert [tick.done for tick in ticks].index(True) == len(played.rewards) - 1
+    assert np.array_equal(Episode.of(env.spec, ticks[:-5]).actions, played.actions)
+    player.restart()
+    assert np.array_equal(player.tick().action, np.array(env.spec.action_middle, np.float32))
+
+
+def test_a_decision_beside_the_grid_is_marked():
+    policy, lossy = make_policy(make(TASK, 1).spec, 4), Randomization(dropped_decisions=0.5)
+    played = play_episode(Trained(policy), seed=3, randomization=lossy)
+    assert {tick % 4 for tick in np.flatnonzero(played.decided)} == {0, 1, 2, 3}
+    # Where one was lost, the action is held; the next that comes through changes it.
+    moved = np.flatnonzero(np.diff(played.actions[:, 0])) + 1
+    assert 4 * played.decided.sum() > len(moved) > 2 * played.decided.sum()
+
+
+def test_play_shows_late_decisions_of_a_run_and_says_what_others_leave_out(
+    run_dir, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("late.yaml").write_text("{inference_delay: 1, execution_horizon: 3}")
+    words = ["play", TASK, "--plot-only", "--randomization", "late.yaml"]
+    assert main([*words, "--agent", str(run_dir)]) == 0
+    late = capsys.readouterr().out
+    assert "on time" not in late and "return" in late
+    assert main(["play", TASK, "--plot-only", "--agent", str(run_dir), "--observation-delay", "0"]) == 0
+    assert late != capsys.readouterr().out
+    assert main(words) == 0
+    assert "zero decides on time: inference_delay, execution_horizon left out" in capsys.readouterr().out
+    Path("late.yaml").write_text("inference_delay: 4")
+    assert main([*words, "--agent", str(run_dir)]) == 1
+    assert capsys.readouterr().err.startswith("andante: impossible horizon: inference_delay d up to 4")
 
 
 @pytest.mark.parametrize(

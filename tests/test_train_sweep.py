@@ -19,6 +19,8 @@ from andante.runtime.cli import main
 from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.config import TrainConfig
 from andante.train.fields import with_values
+from andante.train.recipes import get_recipe
+from andante.train.sweep import _choices
 
 TASK = "tmaze/3"
 TINY = (
@@ -26,6 +28,16 @@ TINY = (
     *("ppo.decisions=4", "ppo.minibatches=2", "ppo.critic_size=8"),
 )
 SHORT = ",".join(TINY)
+
+
+def test_none_is_a_value_among_others():
+    assert _choices((("ppo.final_std=None,0.1", "ppo.value_clip=null"), ("policy.memory=None",))) == {
+        "ppo.final_std": [None, "0.1"],
+        "ppo.value_clip": [None],
+        "policy.memory": [None],
+    }
+    values = {"ppo.final_std": None, "ppo.value_clip": "0.1"}
+    assert with_values(get_recipe("quadruped-velocity"), values).ppo.final_std is None
 
 
 def words(folder: Path, *settings: str, seeds: tuple[int, ...] = (0,)) -> list[str]:

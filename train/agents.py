@@ -79,17 +79,17 @@ class Trained:
 
     def __init__(self, policy: Policy) -> None:
         self.spec = policy.spec
-        self._policy = policy
+        self.policy = policy
         self._h = policy.initial_state(1)
 
     @torch.no_grad()
     def decide(self, sources: dict[str, Tensor], first: bool) -> Tensor:
         """See `Agent`."""
-        h = self._policy.initial_state(1) if first else self._h
-        mean, after = self._policy.decide(sources, h)
-        self._h = self._policy.remember(after, mean)
-        chunk = self._policy.chunk(mean, h)
-        actions: Tensor = self._policy.decode(chunk[:, : self._policy.execution_horizon])
+        h = self.policy.initial_state(1) if first else self._h
+        mean, after = self.policy.decide(sources, h)
+        self._h = self.policy.remember(after, mean)
+        chunk = self.policy.chunk(mean, h)
+        actions: Tensor = self.policy.decode(chunk[:, : self.policy.execution_horizon])
         return actions
 
 

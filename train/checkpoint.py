@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import torch
@@ -20,7 +20,7 @@ from .config import TrainConfig
 from .files import CHECKPOINT, RESULT, decode_config, write_atomically
 from .policy import Policy
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class Result(Record, frozen=True):
@@ -130,7 +130,10 @@ def load_run(run_dir: str | Path) -> Run:
     checkpoint = Checkpoint.read(folder / CHECKPOINT)
     spec = get_spec(checkpoint.config.task)
     policy = Policy(spec, checkpoint.config.policy)
-    policy.load_state_dict(checkpoint.best.policy if checkpoint.best else checkpoint.trainer["policy"])
+    name, state = "policy", checkpoint.trainer["policy"]
+    if checkpoint.best is not None:
+        name, state = "best.policy", checkpoint.best.policy
+    restore(policy, state, folder / CHECKPOINT, name)
     config = checkpoint.config
     per_iteration = config.num_worlds * config.ppo.decisions * policy.execution_horizon
     return Run(
@@ -142,6 +145,45 @@ def load_run(run_dir: str | Path) -> Run:
         result=read_result(folder / RESULT),
         provenance=checkpoint.provenance,
     )
+
+
+class Stateful(Protocol):
+    """A module of torch, or a trainer."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All its state, by name."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> Any:
+        """Continue from `state_dict`."""
+        ...
+
+
+def restore(owner: Stateful, state: Any, path: Path, name: str = "") -> None:
+    """Have `owner` continue from a state in the checkpoint at `path`, there called `name`.
+
+    Raises:
+        AndanteError: the state is not one of such an owner; names the tensor, the expected and the found.
+    """
+    _require_like(path, name, owner.state_dict(), state)
+    owner.load_state_dict(state)
+
+
+def _require_like(path: Path, name: str, expected: Any, found: Any) -> None:
+    if isinstance(expected, Tensor):
+        # What is empty in a new owner grows.
+        whole = slice(None) if expected.shape[:1] != (0,) else slice(1, None)
+        shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(found, Tensor) or found.shape[whole] != expected.shape[whole]:
+            raise AndanteError(f"{path}: {name}: expected a tensor {list(expected.shape)}, found {shape}")
+    elif isinstance(expected, dict) and expected:
+        prefix = f"{name}." if name else ""
+        keys = found.keys() if isinstance(found, dict) else set()
+        for key in sorted(expected.keys() ^ keys, key=str):
+            what = "missing" if key in expected else "not known here"
+            raise AndanteError(f"{path}: {prefix}{key} is {what}")
+        for key, value in expected.items():
+            _require_like(path, f"{prefix}{key}", value, found[key])
 
 
 def read_result(path: Path) -> Result | None:

@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+import docstring_parser
 import msgspec
 import tyro
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
 from andante.sim.spec import get_spec
-from andante.sim.spec.randomization import Randomization, choose_randomization
+from andante.sim.spec.randomization import choose_randomization
 
 from .config import PolicyConfig, TrainConfig
 from .fields import require_same
-from .files import CHECKPOINT, CONFIG, read_config
+from .files import CHECKPOINT, read_config
 from .recipes import get_recipe
 
+Task = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 
-def _optional(config: type[Record], **given: Any) -> type:
-    """The same fields, each None unless said: what a user leaves out must not count as chosen."""
-    fields: list[tuple[str, Any, Any]] = []
+
+def _options(config: type[Record], *left_out: str) -> Any:
+    """The fields as a dictionary of those that were given: None is a choice, too."""
+    fields: dict[str, Any] = {}
+    texts = {text.arg_name: text.description for text in docstring_parser.parse_from_object(config).params}
     for field in msgspec.structs.fields(config):
-        if field.name in given:
+        if field.name in left_out:
             continue
-        if field.type is Randomization:
-            # From a file, since its names are the robot's.
-            fields.append((field.name, Annotated[Any, tyro.conf.Suppress], None))
-            continue
+        # In one piece: tyro keeps the line breaks of a text.
+        text = " ".join((texts.get(field.name) or "").split())
         if isinstance(field.type, type) and issubclass(field.type, Record):
-            nested: Any = _optional(field.type)
-            unprefixed = Annotated[nested, tyro.conf.arg(name="")]
-            fields.append((field.name, unprefixed if field.type is PolicyConfig else nested, nested()))
+            name = "" if field.type is PolicyConfig else None
+            fields[field.name] = Annotated[_options(field.type), tyro.conf.arg(name=name, help=text)]
         else:
-            hint = tyro.conf.arg(help_behavior_hint="(default: the recipe's)")
-            fields.append((field.name, Annotated[field.type | None, hint], None))
-    return msgspec.defstruct(
-        config.__name__,
-        [*given.items(), *fields],
-        bases=(config,),
-        namespace={"__post_init__": lambda self: None, "__doc__": config.__doc__},
-        frozen=True,
-        kw_only=True,
-    )
+            hint = tyro.conf.arg(help=text, help_behavior_hint="(default: the recipe's)")
+            fields[field.name] = Annotated[field.type, hint]
+    return TypedDict(config.__name__, fields, total=False)  # type: ignore[operator]
 
 
 if TYPE_CHECKING:
-    Options = TrainConfig
+    Options = dict[str, Any]
 else:
-    Options = _optional(TrainConfig, task=tyro.conf.Positional[str])
+    # Randomisation comes from a file, since its names are the robot's.
+    Options = _options(TrainConfig, "task", "randomization")
 
 
 def train(
+    task: Task,
     options: Annotated[Options, tyro.conf.arg(name="")],
     run_dir: Path,
     resume: bool = False,
@@ -68,11 +64,13 @@ def train(
     """Train a policy on a task. What is not given comes from the task's recipe, or from the run to resume.
 
     Args:
+        task: Task name, see `andante tasks`.
         options: Of the run.
         run_dir: Folder for checkpoints, logs and the result.
         resume: Continue the run in that folder; `--ticks` may be larger than before.
         overwrite: Replace the run in that folder; refused where there is anything else.
-        config: A run's `config.json`, instead of the task's recipe.
+        config: A run's `config.json`, instead of the task's recipe. With `--resume` all but the ticks must
+            be as in the run.
         init_from: Folder of a run whose best policy this one begins with.
         randomization: File (YAML) of what is randomised, noisy or delayed.
         observation_delay: Ticks by which all that is measured comes late.
@@ -80,54 +78,41 @@ def train(
     """
     if resume and overwrite:
         raise AndanteError("--resume and --overwrite exclude each other")
-    recipe = get_recipe(options.task) if config is None else read_config(config)
-    if recipe.task != get_spec(options.task).name:
-        raise AndanteError(f"{config}: of task {recipe.task!r}, expected {options.task!r}")
-    set_threads(options.threads or _saved_threads(run_dir, resume) or recipe.threads)
+    base = get_recipe(task) if config is None else read_config(config)
+    set_threads()
 
-    # Not before: `--help` answers without torch, and threads are read when it is loaded.
+    # Not before: `--help` answers without torch, which reads the number of threads when it is loaded.
     from .checkpoint import Checkpoint
     from .learn import learn
     from .ppo import PPO
 
     saved = Checkpoint.read(run_dir / CHECKPOINT).config if resume else None
-    chosen = choose_randomization(randomization, observation_delay, (saved or recipe).randomization)
-    options = msgspec.structs.replace(options, randomization=chosen)
-    wanted = _continue(options, saved, run_dir) if saved else _override(recipe, options)
+    if saved is not None and config is None:
+        base = saved
+    if get_spec(base.task).name != get_spec(task).name:
+        raise AndanteError(f"{config or run_dir}: of task {base.task!r}, expected {task!r}")
+    worlds = choose_randomization(randomization, observation_delay, base.randomization)
+    wanted = _override(base, {**options, "randomization": worlds})
+    if saved is not None:
+        require_same(wanted, msgspec.structs.replace(saved, ticks=wanted.ticks), run_dir)
     if learn(PPO.from_config(wanted), wanted, run_dir, resume, overwrite, init_from, wandb):
         return 0
     print(f"{run_dir}: interrupted; a checkpoint was written, --resume continues")
     return 130
 
 
-def set_threads(threads: int) -> None:
-    """How many threads OpenMP has in this process and those it starts, unless torch was loaded before."""
-    if "torch" not in sys.modules:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
+def set_threads() -> None:
+    """Before torch is loaded, here and in processes started from here: an operation takes one thread.
+
+    The update has threads of its own, see `TrainConfig.threads`.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def _saved_threads(run_dir: Path, resume: bool) -> int | None:
-    """Of a run to resume; whatever is wrong with its files, its checkpoint will tell."""
-    try:
-        return read_config(run_dir / CONFIG).threads if resume else None
-    except AndanteError:
-        return None
-
-
-def _override(config: Any, options: Any) -> Any:
+def _override(config: Any, given: Mapping[str, Any]) -> Any:
     """`config` with what was given."""
-    changes = {}
-    for field in msgspec.structs.fields(type(config)):
-        chosen = getattr(options, field.name)
-        if isinstance(chosen, Record) and not isinstance(chosen, Randomization):
-            changes[field.name] = _override(getattr(config, field.name), chosen)
-        elif chosen is not None:
-            changes[field.name] = chosen
+    changes = {
+        name: _override(getattr(config, name), value) if isinstance(value, Mapping) else value
+        for name, value in given.items()
+    }
     return msgspec.structs.replace(config, **changes)
-
-
-def _continue(options: TrainConfig, config: TrainConfig, run_dir: Path) -> TrainConfig:
-    """The configuration of a run, with more ticks if so given; anything else must agree."""
-    wanted: TrainConfig = _override(config, options)
-    require_same(wanted, msgspec.structs.replace(config, ticks=wanted.ticks), run_dir)
-    return wanted

@@ -106,7 +106,8 @@ class PPOConfig(Record, frozen=True):
     """The bound falls in a straight line from `initial_std` to `final_std` by then, and stays there."""
     smoothness: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Cost per tick of the mean square of the first, second and third difference of the executed actions, in
-    the task's unit of action; for the policy to foresee it, `action_history` should be as long."""
+    the task's unit of action; for the policy to foresee it, `action_history` should be as long. The critic
+    sees as many."""
     state_passing: float = 0.0
     """Share of worlds that begin an iteration from the memory state of another world."""
     learning_rate: float = 1e-3
@@ -155,7 +156,8 @@ class TrainConfig(Record, frozen=True):
     seed: int = 0
     """Seed of every random draw of the training."""
     threads: int = 1
-    """Threads for tensors; results depend on it, and one is best for small nets. Physics takes all cores."""
+    """Threads of the update, each with a part of a minibatch's worlds; results depend on it. Physics takes
+    all cores."""
     evaluations: int = 10
     """Deterministic evaluations during training; the best policy is kept."""
     checkpoint_seconds: float = 30.0

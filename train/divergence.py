@@ -88,7 +88,7 @@ class Divergence:
             tick=int(before["tick"]) + (k - begun) * trainer.policy.execution_horizon,
             before=before,
             sources={name: values[begun, world, None].clone() for name, values in rollout.sources.items()},
-            critic=rollout.critic[begun, world, :1].clone(),
+            critic=rollout.critic[begun, world, :1, : trainer.env.critic_size].clone(),
             actions=torch.stack([chosen[world] for chosen in actions[begun : k + 1]]),
         )
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from andante.sim import make
-from andante.sim.env import Env, Observation
+from andante.sim.env import Env, Observation, Outcome
 from andante.sim.spec.randomization import Randomization
 from andante.sim.spec.task import TaskSpec
 from andante.sim.worlds import Worlds
 
-from .agents import Agent
+from .agents import Agent, Trained
+from .policy import Policy
+from .timed import TimedScheduler
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class Episode:
 
 
 class Player:
-    """Lets an agent act in the one world of an environment, through one episode after the other."""
+    """Lets an agent act in the one world of an environment, through one episode after the other.
+
+    All its decisions come through at once.
+    """
 
     def __init__(self, agent: Agent, env: Worlds, observation: Observation | None = None):
         """Begin an episode, or go on from `observation`, which the environment has just given."""
@@ -88,26 +94,68 @@ class Player:
         if decided:
             self._plan = self._agent.decide(self._observation.sources, self._first)
             self._next, self._first = 0, False
-        sources = {name: value[0].numpy() for name, value in self._observation.sources.items()}
-        state = self.env.state_dict()["state"][0].numpy() if isinstance(self.env, Env) else np.empty(0)
+        sources, state = self._observation.sources, _state(self.env)
         action = self._plan[:, self._next : self._next + 1]
         outcome = self.env.step(action)
         self._observation = outcome.observation
         self._next += 1
         if outcome.done:
             self._forget()
-        return Tick(
-            sources,
-            state,
-            action[0, 0].numpy(),
-            decided,
-            outcome.reward.item(),
-            bool(outcome.done),
-            outcome.diverged is not None and bool(outcome.diverged.any()),
-        )
+        return _tick(sources, state, action, decided, outcome)
 
     def _forget(self) -> None:
         self._plan, self._next, self._first = torch.empty(1, 0, 0), 0, True
+
+
+class TimedPlayer:
+    """Lets a policy act, as `Player`, where its decisions are late, at another rate, or lost."""
+
+    def __init__(self, policy: Policy, env: Env) -> None:
+        """Begin an episode.
+
+        Raises:
+            AndanteError: horizons that do not go with the policy's chunks.
+        """
+        self.env = env
+        self._scheduler = TimedScheduler(env, policy)
+
+    def restart(self) -> None:
+        """Begin the next episode at once."""
+        self._scheduler.restart()
+
+    def tick(self) -> Tick:
+        """Play one; after the last one of an episode the next begins."""
+        state = _state(self.env)
+        step = self._scheduler.advance()
+        # Also one beside the grid, which memory does not keep.
+        begun = step.plan.planned[0, 0] & (step.plan.index[0, 0] == 0)
+        return _tick(step.sources, state, step.action, bool(step.decided[0] | begun), step.outcome)
+
+
+def make_player(agent: Agent, env: Worlds) -> Player | TimedPlayer:
+    """For an environment of one world; only of a run's policy are decisions anything but on time."""
+    if env.timing is None or not isinstance(agent, Trained):
+        return Player(agent, env)
+    assert isinstance(env, Env)
+    return TimedPlayer(agent.policy, env)
+
+
+def _state(env: Worlds) -> np.ndarray:
+    return env.state_dict()["state"][0].numpy() if isinstance(env, Env) else np.empty(0)
+
+
+def _tick(
+    sources: dict[str, Tensor], state: np.ndarray, action: Tensor, decided: bool, outcome: Outcome
+) -> Tick:
+    return Tick(
+        {name: value[0].numpy() for name, value in sources.items()},
+        state,
+        action[0, 0].numpy(),
+        decided,
+        outcome.reward.item(),
+        bool(outcome.done),
+        outcome.diverged is not None and bool(outcome.diverged.any()),
+    )
 
 
 def play_episode(
@@ -118,7 +166,7 @@ def play_episode(
 ) -> Episode:
     """Play the first episode of world 0 of `seed`, or its first `ticks`."""
     env = make(agent.spec, num_worlds=1, seed=seed, threads=1, device="cpu", randomization=randomization)
-    player = Player(agent, env)
+    player = make_player(agent, env)
     played = [player.tick()]
     while not played[-1].done and len(played) != ticks:
         played.append(player.tick())

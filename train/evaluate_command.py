@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from andante.runtime.errors import AndanteError
 
@@ -22,10 +22,10 @@ FRESH_SEED = 10_000_000
 
 
 def evaluate(
-    run: Positional[Path],
+    run: Annotated[Positional[Path], arg(metavar="RUN")],
     episodes: int = 64,
     seed: int = 0,
-    lengths: tuple[int, ...] = (),
+    lengths: Annotated[tuple[int, ...], arg(help_behavior_hint="(default: none)")] = (),
     json: bool = False,
 ) -> None:
     """Play a run's best policy, deterministically, in episodes that the run has not seen.
@@ -53,7 +53,7 @@ def evaluate(
 
     trained = load_run(run)
     config, policy, whole = trained.config, trained.policy, trained.config.randomization.whole
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(1)
     seed += FRESH_SEED + config.seed
     segment = config.ppo.decisions * policy.execution_horizon
     returns = play(policy, config.task, episodes, seed, randomization=whole).returns.double()

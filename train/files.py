@@ -60,7 +60,7 @@ def decode_config(text: str | bytes, where: str) -> TrainConfig:
     """
     try:
         return msgspec.json.decode(text, type=TrainConfig)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, AndanteError) as error:
         raise AndanteError(f"{where}: {error}") from None
 
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from andante.runtime.errors import AndanteError
 
-from .checkpoint import Best, Checkpoint, Result
+from .checkpoint import Best, Checkpoint, Result, restore
 from .config import TrainConfig
 from .divergence import Divergence
 from .evaluate import random_return
@@ -58,8 +58,8 @@ def learn(
     """Train until the budget of ticks is used up, then evaluate the best policy and write `result.json`.
 
     A run that was resumed computes bit for bit what it would have computed without the interruption
-    (same machine, same number of threads). Ctrl-C finishes the iteration and writes a checkpoint. The folder
-    has a learning curve from then on.
+    (same machine, same number of threads). Ctrl-C or SIGTERM finishes the iteration and writes a checkpoint.
+    The folder has a learning curve from then on.
 
     Args:
         trainer: as `PPO.from_config` makes it.
@@ -91,7 +91,7 @@ def learn(
         if resume:
             current = Checkpoint.read(run_dir / CHECKPOINT)
             current.config = config
-            trainer.load_state_dict(current.trainer)
+            restore(trainer, current.trainer, run_dir / CHECKPOINT)
             if trainer.ticks >= config.ticks and (run_dir / RESULT).exists():
                 raise AndanteError(
                     f"{run_dir}: finished after {trainer.ticks} ticks, budget {config.ticks}; "
@@ -249,7 +249,10 @@ def _logs(trainer: PPO, config: TrainConfig, run_dir: Path, wandb: str | None) -
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C makes non-empty; a second Ctrl-C raises KeyboardInterrupt. Main thread only."""
+    """A list that Ctrl-C or SIGTERM makes non-empty; a second one raises KeyboardInterrupt.
+
+    Main thread only.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received
@@ -260,8 +263,9 @@ def _interrupts() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
 
-    previous = signal.signal(signal.SIGINT, note)
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -15,7 +15,7 @@ from andante.sim.spec.randomization import Randomization
 from andante.sim.viewer import Viewer
 
 from .agents import make_agent
-from .episode import Player, Tick
+from .episode import Player, Tick, TimedPlayer, make_player
 
 FRAME_S = 1.0 / 30.0
 LONGEST_LIST = 12
@@ -39,7 +39,7 @@ def watch(
     spec = get_spec(task)
     acting = make_agent(agent, spec, seed)
     env = make(acting.spec, 1, seed=seed, threads=1, device="cpu", randomization=randomization)
-    player = Player(acting, env)
+    player = make_player(acting, env)
     session = _Session(player, agent)
     physics = isinstance(player.env, Env)
     with closing(Viewer(spec, f"andante: {task}", physics, host, port)) as viewer:
@@ -51,7 +51,7 @@ def watch(
 class _Session:
     """What has been played so far."""
 
-    def __init__(self, player: Player, agent: str) -> None:
+    def __init__(self, player: Player | TimedPlayer, agent: str) -> None:
         self.ticks = 0
         self.episodes = 0
         self._player = player

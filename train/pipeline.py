@@ -80,6 +80,10 @@ class ActionDecoder(nn.Module):
         """u [..., A] -> SI actions [..., A]."""
         return torch.clamp(self.offset + self.scale * u, self.low, self.high)
 
+    def encode(self, actions: Tensor) -> Tensor:
+        """SI actions [..., A] -> u [..., A]."""
+        return (actions - self.offset) / self.scale
+
     def random(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """SI actions [*shape, A], uniform over the range."""
         share = torch.rand((*shape, len(self.low)), generator=generator)

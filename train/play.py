@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tyro.conf import Positional
-
 from andante.runtime.errors import AndanteError
 from andante.sim.spec.randomization import TIMING, choose_randomization
 
+from .cli import Task
 from .config import check_seed
 
 
 def play(
-    task: Positional[str],
+    task: Task,
     agent: str = "zero",
     output: Path = Path("play.mp4"),
     seed: int = 0,
@@ -79,14 +78,16 @@ def play(
         episode = replay_divergence(from_dump, divergence, task)
         summary = f"{divergence}, as recorded"
     else:
-        from .agents import make_agent, trained_with
+        from .agents import Trained, make_agent, trained_with
         from .episode import play_episode
 
         ticks = None if seconds is None else max(1, round(seconds / spec.control_dt))
         chosen = choose_randomization(randomization, observation_delay, trained_with(agent))
-        if left_out := [entry.field for entry in chosen.entries() if entry.field in TIMING]:
-            print(f"decisions are played on time: {', '.join(left_out)} left out")
-        episode = play_episode(make_agent(agent, spec, seed), seed, ticks, chosen)
+        acting = make_agent(agent, spec, seed)
+        late = [entry.field for entry in chosen.entries() if entry.field in TIMING]
+        if late and not isinstance(acting, Trained):
+            print(f"{agent} decides on time: {', '.join(late)} left out")
+        episode = play_episode(acting, seed, ticks, chosen)
         summary = f"{task}, {agent}: return {episode.rewards.sum():.2f} in {len(episode.rewards)} ticks"
     print(summary)
     from .plot import plot_episode

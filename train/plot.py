@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .episode import Episode
+from .files import write_atomically
 
 NAMED, LINES = 12, 24
 """So many elements are named in a legend; more than the second are drawn as a map, a row each."""
@@ -18,7 +20,11 @@ PANEL_HEIGHT = 1.7
 
 
 def plot_episode(episode: Episode, title: str, path: Path) -> None:
-    """Write a plot over time with a panel for each source, action term and the reward; marks at decisions."""
+    """Write a plot over time with a panel for each source, action term and the reward; marks at decisions.
+
+    Raises:
+        AndanteError: it cannot be written.
+    """
     spec = episode.spec
     time_s = np.arange(len(episode.rewards)) * spec.control_dt
     rows = len(spec.sources) + len(spec.actions) + 1
@@ -47,7 +53,9 @@ def plot_episode(episode: Episode, title: str, path: Path) -> None:
     earned.set_ylabel("reward\nper tick")
     earned.set_xlabel("time [s]; marks below the actions: decisions")
     figure.suptitle(title)
-    figure.savefig(path, dpi=100)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=100, format="png")
+    write_atomically(path, picture.getvalue())
 
 
 def _draw(

@@ -56,7 +56,8 @@ class Policy(nn.Module):
     def state_spec(self) -> tuple[StateSpec, ...]:
         """(name, size, initial values) of each slice of the packed state, in order.
 
-        The memory's; then the last action of the chunk before, where the decoder starts from it.
+        The memory's; then the last action of the chunk before, within its range, where the decoder starts
+        from it.
         """
         parts = self.memory.state_spec()
         if self.decoder.starts_from_last:
@@ -85,7 +86,8 @@ class Policy(nn.Module):
         """The state h' [B, S] of a decision, once [B, F, A] was chosen."""
         if not self.decoder.starts_from_last:
             return h
-        return torch.cat((self._parts(h)[0], chosen[:, -1]), -1)
+        last = self.decode.encode(self.decode(chosen[:, -1]))
+        return torch.cat((self._parts(h)[0], last), -1)
 
     def with_memory_of(self, h: Tensor, other: Tensor) -> Tensor:
         """The state h [B, S] with the memory of another one; what else a state holds is the world's own."""

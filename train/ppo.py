@@ -9,9 +9,10 @@ decision is one action that lasts several ticks (semi-Markov). With H = 1 both a
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,12 +30,20 @@ from .learn import learn
 from .policy import Policy
 from .returns import advantages_per_chunk, advantages_per_tick
 from .rollout import Rollout, collect
-from .smoothness import Smoothness
+from .smoothness import RecentActions
 from .timed import TimedScheduler, make_scheduler
 from .timed_rollout import TimedRollout, collect_timed
 
 MIN_LEARNING_RATE = 1e-5
 LEARNING_RATE_STEP = 1.2
+
+
+class Counts(NamedTuple):
+    """How many there are, as scalars: what a mean is over."""
+
+    credited: Tensor
+    valued: Tensor
+    executed: Tensor
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,11 @@ class Batch:
     target: Tensor
     """Of the value [K, B, U]."""
 
+    def counts(self, index: Tensor) -> Counts:
+        """Of the worlds in `index`."""
+        masks = (self.credited, self.valued, self.rollout.executed)
+        return Counts(*(mask.index_select(1, index).sum() for mask in masks))
+
     def worlds(self, index: Tensor) -> Batch:
         """The part of the worlds in `index`."""
         picked = {
@@ -72,8 +86,7 @@ class Batch:
         return Batch(self.rollout.worlds(index), self.behaviour_log_std, **picked)
 
 
-@dataclass(frozen=True)
-class Losses:
+class Losses(NamedTuple):
     """Means over everything credited in a minibatch, as scalars with gradients, and what to watch."""
 
     policy: Tensor
@@ -87,32 +100,41 @@ class Losses:
 class PPO:
     """The trainer: collects, estimates advantages, updates. All of its state is in `state_dict`."""
 
-    def __init__(self, env: Worlds, policy: Policy, config: PPOConfig | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        env: Worlds,
+        policy: Policy,
+        config: PPOConfig | None = None,
+        seed: int = 0,
+        threads: int = 1,
+    ) -> None:
+        """`threads`: of the update, on the CPU; each takes a part of the worlds of a minibatch."""
         config = config or PPOConfig()
         _require_fit(env, policy, config)
         self.env = env
         self.policy = policy.to(env.device)
         self.seed = seed
         self.config = config
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads)
         self.credits_ticks = config.credit == "step" and not policy.decoder.ties
         """Whether every tick has an advantage of its own, or every decision."""
+        self.recent = RecentActions(self.policy, config.smoothness, env.num_worlds)
         self.critic = Critic(
-            env.critic_size,
+            env.critic_size + self.recent.size,
             policy.spec.action_size,
             policy.chunk_size,
             policy.execution_horizon,
             config.critic_size,
             timed=env.timing is not None,
         ).to(env.device)
-        self.optimizer = torch.optim.Adam(
-            [*policy.parameters(), *self.critic.parameters()], lr=config.learning_rate, fused=True
-        )
+        self.parameters = [*self.policy.parameters(), *self.critic.parameters()]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=config.learning_rate, fused=True)
         # On the CPU wherever the worlds are: a run can go on, and its dump be replayed, on another device.
         self.generator = torch.Generator().manual_seed(seed)
         self.scheduler = make_scheduler(env, policy)
-        self.smoothness = Smoothness(config.smoothness, self.policy, env.num_worlds)
         self._spread_time_outs()
-        self.rollout: Rollout | TimedRollout = Rollout.empty(self.scheduler, config.decisions)
+        self.rollout: Rollout | TimedRollout = Rollout.empty(self.scheduler, self.recent, config.decisions)
         """What the last iteration learned from."""
         self.iteration = 0
 
@@ -120,12 +142,12 @@ class PPO:
     def from_config(cls, config: TrainConfig) -> PPO:
         """Environment, policy and trainer of a run.
 
-        Seeds torch and sets its number of threads.
+        Seeds torch and lets each of its operations take one thread.
 
         Raises:
             AndanteError: an unknown task, memory cell or decoder.
         """
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(1)
         torch.manual_seed(config.seed)
         env = make(
             config.spec,
@@ -134,7 +156,7 @@ class PPO:
             device=config.device,
             randomization=config.randomization,
         )
-        return cls(env, Policy(env.spec, config.policy), config.ppo, seed=config.seed)
+        return cls(env, Policy(env.spec, config.policy), config.ppo, config.seed, config.threads)
 
     def learn(self, ticks: int, run_dir: str | Path) -> bool:
         """Train for a budget of ticks in a new run folder, once; see `learn.learn`."""
@@ -147,7 +169,7 @@ class PPO:
             num_worlds=self.env.num_worlds,
             device=self.env.device_name,
             seed=self.seed,
-            threads=torch.get_num_threads(),
+            threads=self.threads,
         )
         return learn(self, config, Path(run_dir))
 
@@ -173,10 +195,10 @@ class PPO:
         for _ in range(self.config.epochs):
             order = torch.randperm(self.env.num_worlds, generator=self.generator).to(self.env.device)
             for worlds in order.chunk(self.config.minibatches):
-                losses = self.losses(batch.worlds(worlds))
+                losses = self._differentiate(batch, worlds)
                 self._adapt_learning_rate(float(losses.kl))
                 self._descend(losses)
-                history.append(torch.stack([value.detach() for value in vars(losses).values()]))
+                history.append(torch.stack(losses))
         for name, parameter in self._named_parameters():
             require_finite(f"parameter {name!r}", parameter)
         self._update_normalizers(batch)
@@ -204,13 +226,13 @@ class PPO:
             NonFiniteError: an observation, an action, a true state or a reward is not finite.
         """
         self._pass_states()
-        scheduler, generator, smoothness = self.scheduler, self.generator, self.smoothness
+        scheduler, rest = self.scheduler, (self.generator, self.recent, self.config.smoothness)
         if isinstance(scheduler, TimedScheduler):
             ticks = self.config.decisions * self.policy.execution_horizon
-            self.rollout, terms = collect_timed(scheduler, self.critic, ticks, generator, smoothness)
+            self.rollout, terms = collect_timed(scheduler, self.critic, ticks, *rest)
             return terms
         assert isinstance(self.rollout, Rollout)
-        return collect(scheduler, self.rollout, generator, smoothness)
+        return collect(scheduler, self.rollout, *rest)
 
     @torch.no_grad()
     def prepare(self, rollout: Rollout | TimedRollout) -> Batch:
@@ -241,21 +263,25 @@ class PPO:
             ).unsqueeze(-1)
         require_finite("value", value)
         target = value + advantage
-        selected = advantage[credited]
-        advantage = (advantage - selected.mean()) / (selected.std() + 1e-8)
+        if len(selected := advantage[credited]) > 1:
+            advantage = (advantage - selected.mean()) / (selected.std() + 1e-8)
         behaviour = self.policy.log_std.clone()
         valued = rollout.valid if isinstance(rollout, TimedRollout) else credited
         return Batch(rollout, behaviour, credited, valued, log_prob, inputs, value, advantage, target)
 
-    def losses(self, batch: Batch) -> Losses:
-        """The clipped objective and the value error of a batch of whole sequences."""
+    def losses(self, batch: Batch, counts: Counts | None = None) -> Losses:
+        """The clipped objective and the value error of a batch of whole sequences.
+
+        With `counts` of a larger batch, the share of these worlds in its means.
+        """
         rollout, config, log_std = batch.rollout, self.config, self.policy.log_std
         means = self.policy.scan(rollout.sources, rollout.reset, rollout.decided, rollout.h0)
         mean, executed = rollout.chosen(means), rollout.executed
         log_prob = gaussian.log_prob(rollout.u, mean, log_std)
         if not self.credits_ticks:
             log_prob = (log_prob * executed).sum(-1, keepdim=True)
-        count = batch.credited.sum().clamp(min=1)  # none in a minibatch of worlds that all starve
+        counts = counts or batch.counts(torch.arange(len(rollout.h0), device=rollout.h0.device))
+        count = counts.credited.clamp(min=1)  # none in a minibatch of worlds that all starve
 
         def average(values: Tensor) -> Tensor:
             return (values * batch.credited).sum() / count
@@ -273,10 +299,10 @@ class PPO:
 
         with torch.no_grad():
             divergence = gaussian.kl_divergence(rollout.mean, batch.behaviour_log_std, mean, log_std)
-            kl = (divergence * executed).sum() / executed.sum().clamp(min=1)
+            kl = (divergence * executed).sum() / counts.executed.clamp(min=1)
         return Losses(
             policy=-average(surrogate),
-            value=(error * batch.valued).sum() / batch.valued.sum() / self.critic.scale**2,
+            value=(error * batch.valued).sum() / counts.valued / self.critic.scale**2,
             entropy=gaussian.entropy(log_std) * executed.sum() / count,
             kl=kl,
             clip_fraction=average((ratio.detach() - 1.0).abs() > config.clip),
@@ -289,7 +315,7 @@ class PPO:
             "critic": self.critic.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
-            "smoothness": self.smoothness.state_dict(),
+            "recent_actions": self.recent.state_dict(),
             "generator": self.generator.get_state(),
             "iteration": self.iteration,
         }
@@ -300,7 +326,7 @@ class PPO:
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
-        self.smoothness.load_state_dict(state["smoothness"])
+        self.recent.load_state_dict(state["recent_actions"])
         self.generator.set_state(state["generator"])
         self.iteration = state["iteration"]
 
@@ -338,12 +364,28 @@ class PPO:
             for name, parameter in module.named_parameters()
         ]
 
+    def _differentiate(self, batch: Batch, worlds: Tensor) -> Losses:
+        """The losses of a minibatch, and their gradients in the parameters; threads share its worlds.
+
+        An operation takes one thread: at these sizes two would wait for each other more than they gain.
+        """
+        counts = batch.counts(worlds)
+
+        def share(part: Tensor) -> tuple[Losses, tuple[Tensor | None, ...]]:
+            losses = self.losses(batch.worlds(part), counts)
+            total = losses.policy + losses.value - self.config.entropy_bonus * losses.entropy
+            return losses, torch.autograd.grad(total, self.parameters, allow_unused=True)
+
+        split = worlds.chunk(self.threads if worlds.device.type == "cpu" else 1)
+        shares = list(self._pool.map(share, split))
+        losses, gradients = (list(zip(*values, strict=True)) for values in zip(*shares, strict=True))
+        for parameter, parts in zip(self.parameters, gradients, strict=True):
+            parameter.grad = None if parts[0] is None else torch.stack(parts).sum(0)
+        return Losses(*(torch.stack(values).detach().sum(0) for values in losses))
+
     def _descend(self, losses: Losses) -> None:
         require_finite("policy loss", losses.policy)
         require_finite("value loss", losses.value)
-        self.optimizer.zero_grad()
-        total = losses.policy + losses.value - self.config.entropy_bonus * losses.entropy
-        torch.autograd.backward(total)
         for module in (self.policy, self.critic):
             parameters = [parameter for parameter in module.parameters() if parameter.grad is not None]
             norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])

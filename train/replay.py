@@ -12,7 +12,7 @@ from andante.sim import make
 from andante.sim.env import Observation
 from andante.sim.spec.task import TaskSpec
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, restore
 from .divergence import Divergence
 from .episode import Episode, Player
 from .finite import NonFiniteError
@@ -31,7 +31,7 @@ def replay_dump(path: str | Path, task: str | None = None) -> str:
         raise AndanteError(f"{path}: a checkpoint, not the dump of a run that stopped")
     _require_task(path, dump.config.task, task)
     trainer = PPO.from_config(dump.config)
-    trainer.load_state_dict(dump.trainer)
+    restore(trainer, dump.trainer, Path(path))
     try:
         trainer.iterate()
         challenge(trainer.policy, dump.config, dump.best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +13,7 @@ from andante.sim.env import Outcome
 
 from .finite import require_finite
 from .scheduler import ChunkScheduler
-from .smoothness import Smoothness
+from .smoothness import RecentActions, roughness_cost
 from .timed import TimedScheduler
 
 
@@ -33,7 +34,8 @@ class Rollout:
     actions: Tensor
     """Executed [K, B, s, A], SI units."""
     critic: Tensor
-    """True state before each tick, and after the last [K, B, s + 1, C]."""
+    """What the critic sees: true state, and recent actions if it needs them, before each tick and after the
+    last [K, B, s + 1, C]."""
     reward: Tensor
     """[K, B, s]."""
     terminated: Tensor
@@ -44,7 +46,9 @@ class Rollout:
     """Bool [K, B, s]: the tick was lived through, not idled after an end."""
 
     @classmethod
-    def empty(cls, scheduler: ChunkScheduler | TimedScheduler, decisions: int) -> Rollout:
+    def empty(
+        cls, scheduler: ChunkScheduler | TimedScheduler, recent: RecentActions, decisions: int
+    ) -> Rollout:
         """Tensors to be filled by `collect`, on the environment's device."""
         env, policy = scheduler.env, scheduler.policy
         zeros = partial(torch.zeros, device=env.device)
@@ -59,7 +63,7 @@ class Rollout:
             mean=zeros(choices),
             u=zeros(choices),
             actions=zeros(*shape, policy.spec.action_size),
-            critic=zeros(*shape[:2], shape[2] + 1, env.critic_size),
+            critic=zeros(*shape[:2], shape[2] + 1, env.critic_size + recent.size),
             reward=zeros(shape),
             terminated=zeros(shape, dtype=torch.bool),
             truncated=zeros(shape, dtype=torch.bool),
@@ -78,7 +82,7 @@ class Rollout:
 
     @property
     def states(self) -> Tensor:
-        """True state before each tick [K, B, s, C]."""
+        """What the critic sees before each tick [K, B, s, C]."""
         return self.critic[:, :, :-1]
 
     def chosen(self, mean: Tensor) -> Tensor:
@@ -97,18 +101,23 @@ class Rollout:
 
 
 def collect(
-    scheduler: ChunkScheduler, rollout: Rollout, generator: Generator, smoothness: Smoothness
+    scheduler: ChunkScheduler,
+    rollout: Rollout,
+    generator: Generator,
+    recent: RecentActions,
+    smoothness: Sequence[float],
 ) -> dict[str, float]:
     """Fill `rollout` with the scheduler's next decisions, exploring with noise from `generator`.
 
-    Returns the mean per tick of each term of the reward that the environment tells.
+    Rewards are less the `roughness_cost` of weights `smoothness`. Returns the mean per tick of each term of
+    the reward that the environment tells.
 
     Raises:
         NonFiniteError: an observation, an action, a true state or a reward is not finite.
     """
     noise = torch.randn(rollout.u.shape, generator=generator).to(rollout.u.device)
     rollout.h0.copy_(scheduler.h)
-    means = TermMeans()
+    means, size = TermMeans(), scheduler.env.critic_size
     for k in range(len(noise)):
         decision = scheduler.advance(noise[k])
         outcome = decision.outcome
@@ -118,15 +127,18 @@ def collect(
         rollout.mean[k] = decision.mean
         rollout.u[k] = decision.u
         rollout.actions[k] = decision.actions
-        rollout.critic[k, :, 0] = decision.critic
-        rollout.critic[k, :, 1:] = outcome.critic
+        rollout.critic[k, :, 0, :size] = decision.critic
+        rollout.critic[k, :, 1:, :size] = outcome.critic
         rollout.reward[k] = outcome.reward
         rollout.terminated[k] = outcome.terminated
         rollout.truncated[k] = outcome.truncated
         rollout.valid[k] = outcome.valid
         means.add(outcome)
-        if not smoothness.free:
-            cost = smoothness.cost(decision.actions, outcome.done) * outcome.valid
+        if recent.reach:
+            stream = recent.follow(decision.actions, outcome.done)
+            rollout.critic[k, :, :, size:] = recent.seen(stream)
+        if any(smoothness):
+            cost = roughness_cost(stream, smoothness, outcome.reward.shape[1]) * outcome.valid
             rollout.reward[k] -= cost
             means.add_term("smoothness", -cost.sum())
     require_finite("critic observation", rollout.critic)

@@ -21,7 +21,7 @@ import tyro
 
 from andante.runtime.errors import AndanteError
 
-from .cli import set_threads
+from .cli import Task, set_threads
 from .config import TrainConfig
 from .fields import require_same, with_values
 from .files import CHECKPOINT, CONFIG, RESULT, read_config, write_atomically, write_json
@@ -73,7 +73,7 @@ class Trial:
 
 
 def sweep(
-    task: Annotated[str, tyro.conf.Positional],
+    task: Task,
     run_dir: Path,
     seeds: tuple[int, ...] = (0,),
     set_: Annotated[
@@ -88,14 +88,14 @@ def sweep(
     What has finished in the folder is not trained again, and what was interrupted goes on.
 
     Args:
-        task: Task.
+        task: Task name, see `andante tasks`.
         run_dir: Folder of all the runs, and of `sweep.csv`.
         seeds: Of the trainings.
         set_: Fields to set, as in config.json, with the values to try: ppo.gamma=0.98,0.99
         jobs: Runs at a time.
     """
     recipe = get_recipe(task)
-    set_threads(recipe.threads)
+    set_threads()
     if jobs < 1 or not seeds:
         raise AndanteError(f"expected at least one job and one seed, found {jobs} and {len(seeds)}")
     trials = [
@@ -146,7 +146,7 @@ def _parse(setting: str) -> tuple[str, list[Any]]:
     try:
         return name, json.loads(f"[{text}]")
     except json.JSONDecodeError:
-        return name, text.split(",")
+        return name, [None if value in ("None", "null") else value for value in text.split(",")]
 
 
 def _combine(recipe: TrainConfig, choices: dict[str, list[Any]]) -> list[tuple[dict[str, str], TrainConfig]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Generator, Tensor
 from .critic import Critic
 from .finite import require_finite
 from .rollout import TermMeans
-from .smoothness import Smoothness
+from .smoothness import RecentActions, roughness_cost
 from .timed import TimedScheduler, TimedTick
 
 
@@ -45,7 +46,7 @@ class TimedRollout:
     next_inputs: Tensor
     """After it, at the true end of an episode too [T, B, 1, X]."""
     states: Tensor
-    """True state before the tick [T, B, 1, C]."""
+    """True state before the tick, and recent actions if the critic needs them [T, B, 1, C]."""
     reward: Tensor
     """[T, B, 1]."""
     terminated: Tensor
@@ -77,36 +78,46 @@ class TimedRollout:
 
 
 def collect_timed(
-    scheduler: TimedScheduler, critic: Critic, ticks: int, generator: Generator, smoothness: Smoothness
+    scheduler: TimedScheduler,
+    critic: Critic,
+    ticks: int,
+    generator: Generator,
+    recent: RecentActions,
+    smoothness: Sequence[float],
 ) -> tuple[TimedRollout, dict[str, float]]:
     """The next `ticks` of all worlds, exploring with noise from `generator`.
 
-    Also returns the mean per tick of each term of the reward that the environment tells.
+    Rewards are less the `roughness_cost` of weights `smoothness`. Also returns the mean per tick of each term
+    of the reward that the environment tells.
 
     Raises:
         NonFiniteError: an observation, an action, a true state or a reward is not finite.
     """
     policy, env, device = scheduler.policy, scheduler.env, scheduler.env.device
     scheduler.renumber()
-    h0, means, lived, rewards = scheduler.h, TermMeans(), [], []
+    h0, means, lived, rewards, seen = scheduler.h, TermMeans(), [], [], []
     for _ in range(ticks):
         shape = (env.num_worlds, policy.chunk_size, policy.spec.action_size)
         tick = scheduler.advance(torch.randn(shape, generator=generator).to(device))
         outcome, reward = tick.outcome, tick.outcome.reward
         means.add(outcome)
-        if not smoothness.free:
-            cost = smoothness.cost(tick.action, outcome.done)
+        stream = recent.follow(tick.action, outcome.done)
+        if any(smoothness):
+            cost = roughness_cost(stream, smoothness, 1)
             reward = reward - cost
             means.add_term("smoothness", -cost.sum())
         lived.append(tick)
         rewards.append(reward)
-    rollout = _assemble(lived, critic, torch.stack(rewards), h0)
+        seen.append(recent.seen(stream))
+    rollout = _assemble(lived, critic, torch.stack(rewards), torch.stack(seen), h0)
     require_finite("critic observation", rollout.next_inputs)
     require_finite("reward", rollout.reward)
     return rollout, means.result()
 
 
-def _assemble(ticks: list[TimedTick], critic: Critic, reward: Tensor, h0: Tensor) -> TimedRollout:
+def _assemble(
+    ticks: list[TimedTick], critic: Critic, reward: Tensor, recent: Tensor, h0: Tensor
+) -> TimedRollout:
     decided = torch.stack([tick.decided for tick in ticks])
     number = decided.cumsum(0) - 1
     size = int(number.max()) + 1 if decided.any() else 1
@@ -117,6 +128,14 @@ def _assemble(ticks: list[TimedTick], critic: Critic, reward: Tensor, h0: Tensor
         rows = torch.stack(values)
         return rows.new_zeros(size, *rows.shape[1:]).index_put(place, rows[at, world])
 
+    def inputs(known: list[tuple[Tensor, ...]], recent: Tensor) -> Tensor:
+        rows = [
+            critic.at_tick(torch.cat((state, last), -1), *rest)
+            for (state, *rest), last in zip(known, recent, strict=True)
+        ]
+        return torch.stack(rows)[:, :, None]
+
+    states = torch.stack([tick.before[0] for tick in ticks])
     first = [tick.plan for tick in ticks]
     # A row that is not planned is not played: the last action is held.
     played = torch.stack([plan.planned[:, 0] for plan in first])
@@ -135,9 +154,9 @@ def _assemble(ticks: list[TimedTick], critic: Critic, reward: Tensor, h0: Tensor
         mean=torch.stack([plan.mean[:, :1] for plan in first]),
         u=torch.stack([plan.u[:, :1] for plan in first]),
         actions=torch.stack([tick.action for tick in ticks]),
-        inputs=torch.stack([critic.at_tick(*tick.before) for tick in ticks])[:, :, None],
-        next_inputs=torch.stack([critic.at_tick(*tick.after) for tick in ticks])[:, :, None],
-        states=torch.stack([tick.before[0] for tick in ticks])[:, :, None],
+        inputs=inputs([tick.before for tick in ticks], recent[:, :, 0]),
+        next_inputs=inputs([tick.after for tick in ticks], recent[:, :, 1]),
+        states=torch.cat((states, recent[:, :, 0]), -1)[:, :, None],
         reward=reward,
         **ends,
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import imageio.v2 as imageio
 import numpy as np
 
 from andante.runtime.errors import AndanteError
+
+from .files import write_atomically
 
 if TYPE_CHECKING:  # it brings MuJoCo, which must not be imported before rendering is prepared
     from .episode import Episode
@@ -41,7 +44,27 @@ def prepare_rendering() -> None:
 
 
 def write_video(episode: Episode, path: Path) -> None:
-    """Render the episode in real time, after `prepare_rendering`."""
+    """Render the episode in real time, after `prepare_rendering`.
+
+    Raises:
+        AndanteError: it cannot be written.
+    """
+    with TemporaryDirectory(prefix="andante-") as folder:
+        draft = Path(folder) / "video.mp4"
+        try:
+            _encode(episode, draft)
+            content = draft.read_bytes()
+        except OSError:
+            content = b""
+    # The encoder may end without a word when it has no space; the index is what it writes last.
+    if b"moov" not in content:
+        raise AndanteError(
+            f"{path}: not written: the encoder gave up; it needs space in {Path(folder).parent}"
+        )
+    write_atomically(path, content)
+
+
+def _encode(episode: Episode, path: Path) -> None:
     import mujoco
 
     from andante.sim.spec.models import build_model

@@ -26,7 +26,9 @@ POLICY_NODE = {
     "joint_states_topic": _JOINT_STATES,
     "command_topic": _COMMANDS,
     "record": Parameter(
-        "", "New MCAP file for every tick of all runs; empty: recordings of faults, where andante's extra is."
+        "",
+        "MCAP file for every tick; where there is one, NAME.2.mcap and so on: one for each configuring. "
+        "Empty: recordings of faults, where andante's extra is.",
     ),
     "fifo_priority": Parameter(0, "SCHED_FIFO priority of the control thread, 1 to 99; 0 for none."),
     "autostart": Parameter(False, "Configure and activate at launch, without a lifecycle manager."),

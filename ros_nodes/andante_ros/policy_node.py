@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,7 @@ class PolicyNode(LifecycleNode):
         """Stop softly and let everything go."""
         self._deactivate()
         if self._control is not None:
+            self._control.controller.close()
             self._control.robot.close()
             self._control = None
         if self._recorder is not None:
@@ -140,7 +142,7 @@ class PolicyNode(LifecycleNode):
         controller.check_output(TopicRobot.carries)
         priority = values["fifo_priority"] or None
         robot = TopicRobot(profile, self, values["joint_states_topic"], values["command_topic"])
-        recording = RecordingOptions(record=Path(values["record"]) if values["record"] else None)
+        recording = RecordingOptions(record=unused(Path(values["record"])) if values["record"] else None)
         self._recorder = recording.open(controller, priority is not None)
         observers = [] if self._recorder is None else [self._recorder.add]
         self._control = ControlThread(controller, robot, priority, self._tell_ready, observers)
@@ -227,6 +229,16 @@ class PolicyNode(LifecycleNode):
             logger.info(f"state {now.state}")
         if now.report not in (None, before.report):
             logger.info(f"the run is over\n{now.report}")
+
+
+def unused(path: Path) -> Path:
+    """The path of a recording, or the first `NAME.2.mcap` ... where neither it nor a part of it is yet."""
+    numbered = (path.with_stem(f"{path.stem}.{number}") for number in itertools.count(2))
+    for candidate in itertools.chain((path,), numbered):
+        parts = path.parent.glob(f"{candidate.stem}-*{path.suffix}")  # the first ones may be gone
+        if not candidate.exists() and not any(parts):
+            break
+    return candidate
 
 
 def main() -> int:

@@ -86,6 +86,7 @@ def run(
         raise AndanteError(f"--fast is for --robot sim, whose clock is the simulation's, found {robot!r}")
     observers: list[Observer] = []
     with ExitStack() as opened:
+        opened.callback(controller.close)
         recorder = recording.open(controller, fifo_priority is not None)
         if recorder is not None:
             opened.callback(recorder.close)

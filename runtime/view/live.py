@@ -82,7 +82,7 @@ class LiveView:
         self._due = 0
         self._state = State.DISABLED
         self._unsent = b""
-        self._inferences = controller.worker.inferences
+        self._worker, self._inferences = controller.worker, controller.worker.inferences
         self._timings = {name: [0] * BINS for name in ("wake-up", "work", "inference")}
         setup = Setup(
             host=host,
@@ -118,7 +118,9 @@ class LiveView:
             self._count("wake-up", lateness_ns)
             self._count("work", work_ns)
             worker = self._controller.worker
-            if worker.inferences != self._inferences:
+            if worker is not self._worker:
+                self._worker, self._inferences = worker, worker.inferences
+            elif worker.inferences != self._inferences:
                 self._inferences = worker.inferences
                 self._count("inference", worker.inference_ns)
             if tick >= self._due or self._controller.state is not self._state:

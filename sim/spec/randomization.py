@@ -231,6 +231,7 @@ FIELDS: dict[str, tuple[float, float]] = {
 """What is possible."""
 FACTORS = ("mass", "friction", "kp", "kd", "motor_strength", "armature", "damping")
 IN_TICKS = ("observation_delay", "action_delay", "inference_delay", "execution_horizon", "starvation_ticks")
+LOSSES = ("dropped_decisions", "starvation")
 TIMING = ("inference_delay", "execution_horizon", "dropped_decisions", "starvation", "starvation_ticks")
 """Fields that concern decisions, not worlds."""
 
@@ -243,7 +244,9 @@ def load_randomization(path: Path) -> Randomization:
     """
     try:
         return msgspec.convert(load_yaml(path.read_bytes()), Randomization)
-    except (AndanteError, OSError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+    except OSError as error:
+        raise AndanteError(f"{path}: {error.strerror}") from None
+    except (AndanteError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         raise AndanteError(f"{path}: {' '.join(str(error).split())}") from None
 
 
@@ -269,6 +272,10 @@ def _check(entry: Entry) -> None:
     least, most = FIELDS[entry.field]
     if low < least or high > most:
         raise AndanteError(f"{entry.path} must be from {least:g} to {most:g}, found {low:g} to {high:g}")
+    if entry.field in LOSSES and high == 1.0:
+        raise AndanteError(
+            f"{entry.path} must be below 1, so that some decisions come through, found {high:g}"
+        )
     if isinstance(given, LogUniform) and low <= 0.0:
         raise AndanteError(f"{entry.path}: a log_uniform range must be positive, found {low:g}")
     if isinstance(given, Normal) and not (math.isfinite(given.mean) and 0.0 <= given.std < math.inf):

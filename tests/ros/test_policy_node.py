@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 import pytest
+from andante_ros.policy_node import unused
 from nodes import eventually
 
 from andante.runtime.policy import load_policy
@@ -129,23 +130,34 @@ def test_a_message_without_our_joint_is_refused_and_the_joint_named(client, conf
     client.await_state("run")
 
 
-def test_every_tick_is_recorded_and_runs_again(client, start, policy, tmp_path):
-    path = tmp_path / "run.mcap"
+def test_every_tick_of_every_configuring_is_recorded_and_runs_again(client, start, policy, tmp_path):
     client.measure(**PENDULUM)
-    node = start("policy_node", record=path)
+    start("policy_node", record=tmp_path / "run.mcap")
     for _ in range(2):
         assert client.configure()
         assert client.activate()
         client.await_state("run")
         assert client.deactivate()
         assert client.cleanup()
-        if path.with_suffix(".again").exists():
-            break
-        path.rename(path.with_suffix(".again"))
-    for recorded in (path, path.with_suffix(".again")):
-        assert replay(read_recording(recorded), load_policy(policy)).equal
-    assert not client.configure()
-    assert f"{path}: File exists, cannot record" in node.log
+    recordings = sorted(tmp_path.glob("*.mcap"))
+    assert [path.name for path in recordings] == ["run.2.mcap", "run.mcap"]
+    for path in recordings:
+        recorded = replay(read_recording(path), load_policy(policy))
+        assert recorded.equal and recorded.ticks > STOP_TICKS
+
+
+def test_no_recording_or_part_of_one_is_written_over(tmp_path):
+    path = tmp_path / "run.mcap"
+    found = []
+    for made in ("run.mcap", "run.2-2.mcap", "run.3.mcap", "running.mcap"):
+        found.append(unused(path).name)
+        (tmp_path / made).touch()
+    assert [*found, unused(path).name] == ["run.mcap", "run.2.mcap", "run.3.mcap", "run.4.mcap", "run.4.mcap"]
+
+
+def test_place_where_nothing_can_be_recorded_is_refused(client, start, tmp_path):
+    found = refusal(client, start("policy_node", record=tmp_path / "nowhere" / "run.mcap"))
+    assert "run.mcap: No such file or directory, cannot record" in found
 
 
 def test_not_a_number_is_a_fault_and_never_leaves(client, running):

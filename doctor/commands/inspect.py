@@ -9,8 +9,8 @@ import msgspec
 import yaml
 from tyro.conf import Positional
 
-from ..artifact import Artifact, read_artifact
-from ..contract import Trained
+from andante.runtime.artifact import Artifact, read_artifact
+from andante.runtime.contract import Trained
 
 
 def inspect(policy: Positional[Path], json: bool = False) -> None:

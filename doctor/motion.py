@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..command import NEVER_NS
-from ..contract import Record
-from ..errors import AndanteError
-from ..profile import Joint, Profile
-from ..robots.base import Robot
+from andante.runtime.command import NEVER_NS
+from andante.runtime.contract import Record
+from andante.runtime.errors import AndanteError
+from andante.runtime.profile import Joint, Profile
+from andante.runtime.robots.base import Robot
 
 Values = dict[str, NDArray[np.float64]]
 FARTHEST = 0.3

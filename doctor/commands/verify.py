@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from ..policy import GOLDEN_TOLERANCE, check_golden_trace
+from andante.runtime.policy import GOLDEN_TOLERANCE, check_golden_trace
 
 
 def verify(policy: Positional[Path], run: Path | None = None) -> int:
@@ -25,7 +25,7 @@ def verify(policy: Positional[Path], run: Path | None = None) -> int:
         ("golden trace", deviation.within(GOLDEN_TOLERANCE), trace),
     ]
     if run is not None:
-        # The simulator is above this room: it is asked for by name, and only here.
+        # The simulator is no part of a bare installation: it is asked for by name, and only here.
         check = importlib.import_module("andante.sim.verify").check_closed_loop(artifact, run)
         checks += [
             ("closed loop", check.acceptable, str(check)),

@@ -16,10 +16,10 @@ import pytest
 from conftest import andante, run_andante
 from small_policy import small_contract
 
+from andante.doctor.machine import inspect_machine, judge_jitter, load
+from andante.doctor.motion import Level, Move, Pose, Tilt, plan, watch
+from andante.doctor.robot import examine
 from andante.runtime.command import NEVER_NS, JointCommand
-from andante.runtime.doctor.machine import inspect_machine, judge_jitter, load
-from andante.runtime.doctor.motion import Level, Move, Pose, Tilt, plan, watch
-from andante.runtime.doctor.robot import examine
 from andante.runtime.errors import AndanteError
 from andante.runtime.frames import rotation_matrix
 from andante.runtime.histogram import Quantiles
@@ -349,7 +349,7 @@ def test_jitter_is_judged_by_the_period():
 
 def test_jitter_of_a_stopped_process_is_how_long_it_was_stopped():
     script = (
-        "from andante.runtime.doctor.machine import measure_jitter\n"
+        "from andante.doctor.machine import measure_jitter\n"
         "print('started', flush=True); print(measure_jitter(rate=100.0, seconds=3.0).max)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as measuring:
@@ -371,7 +371,7 @@ def test_load_keeps_cores_busy_and_ends_with_the_measurement():
 
 def test_load_ends_with_the_process_that_wanted_it():
     script = (
-        "import time; from andante.runtime.doctor.machine import load\n"
+        "import time; from andante.doctor.machine import load\n"
         "with load(1): print('loaded', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:

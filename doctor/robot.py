@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..profile import Profile
-from ..robots.base import Robot
+from andante.runtime.profile import Profile
+from andante.runtime.robots.base import Robot
+
 from .base import judge_base
 from .joints import judge_joints, unclear
 from .motion import Instruction, Motion, Move, Pose, Tilt, Values, plan, watch

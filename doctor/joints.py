@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profile import Profile
+from andante.runtime.profile import Profile
+
 from .motion import Motion, Move, Pose, Values
 
 FOLLOWED = 0.3

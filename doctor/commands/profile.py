@@ -7,8 +7,8 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from ..artifact import read_artifact
-from ..profile import load_profile, mismatches
+from andante.runtime.artifact import read_artifact
+from andante.runtime.profile import load_profile, mismatches
 
 
 def profile(action: Positional[Literal["check"]], robot: Positional[str], policy: Path | None = None) -> int:

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ..contract import NO_ASSERTION, SCHEMA, Contract, Licences, Trained, Verification
-from ..doctor.machine import inspect_machine, judge_jitter, load, measure_jitter
-from ..doctor.motion import Instruction
-from ..doctor.robot import examine
-from ..errors import AndanteError
-from ..profile import Profile, load_profile
-from ..robots.base import open_robot
+from andante.runtime.contract import NO_ASSERTION, SCHEMA, Contract, Licences, Trained, Verification
+from andante.runtime.errors import AndanteError
+from andante.runtime.profile import Profile, load_profile
+from andante.runtime.robots.base import open_robot
+
+from ..machine import inspect_machine, judge_jitter, load, measure_jitter
+from ..motion import Instruction
+from ..robot import examine
 
 POLL_S = 0.02
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frames import rotation_matrix
-from ..profile import Profile
+from andante.runtime.frames import rotation_matrix
+from andante.runtime.profile import Profile
+
 from .motion import TILT, Motion
 
 Array = NDArray[np.float64]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from ..histogram import Histogram, Quantiles
-from ..realtime import MonotonicClock, tuned
+from andante.runtime.histogram import Histogram, Quantiles
+from andante.runtime.realtime import MonotonicClock, tuned
 
 LARGEST_SHARE = 0.05
 """Of the period: a 99th percentile of the jitter above it is worth a change of the machine."""
@@ -48,8 +48,8 @@ def inspect_machine(fifo_priority: int, cpu: int | None = None) -> list[Finding]
         fifo_priority: priority to ask for, 1 to 99.
         cpu: core to ask for.
     """
-    with tuned(fifo_priority, cpu) as granted:
-        pass
+    with tuned(fifo_priority, cpu) as tuning:
+        granted = tuning.results
     return [
         _kernel(),
         _right("SCHED_FIFO", granted, f"'* - rtprio {fifo_priority}' in {LIMITS}, then log in again"),
