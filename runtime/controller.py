@@ -96,7 +96,7 @@ class Controller:
         self.planner = Planner(policy, profile, self._measured, execution, worker)
         self._incoming: Planner | None = None
         # From other threads; the ticking one alone decides what is in force, and so what is in use no more.
-        self._offers: deque[Planner | None] = deque()
+        self._offers: deque[Planner] = deque()
         self._blending = 0
         self._tick, self._skipped = -1, 0
         self._resets = {
@@ -204,9 +204,8 @@ class Controller:
     def close(self) -> None:
         """Deactivate, and close all workers. The controller is of no use after it."""
         self.deactivate()
-        for planner in (self.planner, self._incoming, *self._offers):
-            if planner is not None:
-                planner.worker.close()
+        for planner in self._planners():
+            planner.worker.close()
 
     def swap(
         self, policy: PolicySession, execution_horizon: int | None = None, worker: Worker | None = None
@@ -218,14 +217,14 @@ class Controller:
         mode and overlap stay what the constructor was asked for.
 
         Args:
-            policy: warmed up here; owned by this controller from now on.
+            policy: warmed up here; owned by this controller from now on. One that was replaced may not come
+                back: its last inference may go on.
             execution_horizon: as in the constructor; what was asked for last when None.
             worker: as in the constructor; when None, a new one of the class of the present one.
 
         Raises:
-            ProfileError: policy and profile do not fit. Nothing has changed.
-            AndanteError: another control period or command, or not trained to be executed that way. Nothing
-                has changed.
+            ProfileError: policy and profile do not fit. Nothing has changed; `worker` stays the caller's.
+            AndanteError: another control period or command, or not trained to be executed that way. Likewise.
         """
         new = policy.contract
         periods = [contract.control_period_ns * 1e-6 for contract in (new, self.contract)]
@@ -237,16 +236,15 @@ class Controller:
             raise AndanteError("a policy commanded by {} cannot take over from one by {}".format(*told))
         horizon = self._horizon if execution_horizon is None else execution_horizon
         execution = self._resolve(new, horizon, waits=not (worker or self.worker).immediate)
-        if policy.digest == self.policy.digest:
-            self._offers.append(None)
-            if worker is not None:
-                worker.close()
-            return
-        for _ in range(3):
-            policy.infer()
-        worker = worker or type(self.worker)(policy)
-        self._offers.append(Planner(policy, self.profile, self._measured, execution, worker))
-        self._horizon = horizon
+        if policy.digest != self.policy.digest:
+            self._horizon = horizon
+        offer = next((planner for planner in self._planners() if planner.policy is policy), None)
+        if offer is None:
+            for _ in range(3):
+                policy.infer()
+            worker = worker or type(self.worker)(policy)
+            offer = Planner(policy, self.profile, self._measured, execution, worker)
+        self._offers.append(offer)
 
     def tick(self, tick: int, sample: Sample) -> JointCommand:
         """Advance by one control tick.
@@ -266,9 +264,7 @@ class Controller:
         self._skipped = tick - self._tick - 1 if self.counters.ticks else 0
         self._tick = self._command.tick = tick
         while self._offers:
-            if self._incoming is not None:
-                self._incoming.worker.close()
-            self._incoming = self._offers.popleft()
+            self._choose(self._offers.popleft())
         if self.state is not State.RUN and (incoming := self._incoming) is not None:
             self._adopt(incoming)
         if self.state is not State.DISABLED:
@@ -394,6 +390,21 @@ class Controller:
             failure = planner.act(self._tick, self._skipped, sample, counters)
         if failure is not None:
             self._raise(*failure)
+
+    def _planners(self) -> list[Planner]:
+        return [each for each in (self.planner, self._incoming, *self._offers) if each is not None]
+
+    def _choose(self, offer: Planner) -> None:
+        """Let it wait to take over, unless it does already or is in force; close what is not needed then."""
+        before, chosen = self._incoming, offer
+        if offer.policy.digest == self.policy.digest:
+            chosen = self.planner
+        elif before is not None and offer.equals(before):
+            chosen = before
+        self._incoming = None if chosen is self.planner else chosen
+        for planner in (before, offer):
+            if planner is not None and planner.worker not in (self.worker, chosen.worker):
+                planner.worker.close()
 
     def _adopt(self, incoming: Planner) -> None:
         """Let it be the one in force."""

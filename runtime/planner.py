@@ -140,6 +140,10 @@ class Planner:
         self._commits, self._epoch = False, 0
         self.reset()
 
+    def equals(self, other: Planner) -> bool:
+        """Whether both run the same policy in the same way."""
+        return self.policy.digest == other.policy.digest and self.execution == other.execution
+
     def reset(self) -> None:
         """Put memory and delay to their initial values; drop chunks (under way too), grid and histories."""
         self._chunks.reset()

@@ -135,8 +135,10 @@ def _set_fifo(priority: int, thread: int = 0) -> None:
 
 
 def _restore(thread: int, policy: int, param: os.sched_param, cores: set[int]) -> None:
-    with suppress(ProcessLookupError):  # a helper may have ended
+    # A helper may have ended; who has lost a priority may not take it again.
+    with suppress(OSError):
         os.sched_setscheduler(thread, policy, param)
+    with suppress(OSError):
         os.sched_setaffinity(thread, cores)
 
 

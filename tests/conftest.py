@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items) -> None:
 def andante(*words: str | Path, **options) -> subprocess.CompletedProcess:
     """Run the `andante` command of this environment in a process of its own."""
     command = [str(Path(sys.executable).with_name("andante")), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200, **options)
 
 
 def run_andante(*words: str | Path, **options) -> subprocess.CompletedProcess:

@@ -453,6 +453,51 @@ def test_worker_of_a_policy_that_never_came_into_force_is_ended(threaded, others
     assert controller.next_worker is controller.worker and controller.worker._thread.is_alive()
 
 
+def test_last_policy_asked_for_wins_even_while_another_takes_over(path, tmp_path):
+    rig = pendulum(path, 1).go(State.RUN)
+    first, second = rig.policy, load_policy(write_small_policy(tmp_path / "second.onnx", seed=5))
+    rig.controller.swap(second)
+    infer = second.infer
+
+    def change_of_mind():  # another thread's; the first one is in force still
+        second.infer = infer
+        rig.controller.swap(load_policy(path))
+        return infer()
+
+    second.infer = change_of_mind
+    rig.tick()
+    assert rig.policy is second and rig.controller.swapping
+    for _ in range(3):
+        rig.tick()
+    assert rig.policy.digest == first.digest and not rig.controller.swapping
+
+
+def test_policy_asked_for_again_and_again_takes_over_all_the_same(threaded, tmp_path):
+    controller = threaded.go(State.RUN).controller
+    path = write_small_policy(tmp_path / "o.onnx", seed=20, inference_delay=DELAYS, execution_horizon=HORIZON)
+    second = load_policy(path)
+    for _ in range(20):
+        controller.swap(load_policy(path))
+        threaded.sample.answered = controller.answered
+        threaded.tick()
+        time.sleep(0.005)
+        if controller.policy.digest == second.digest:
+            break
+    assert controller.policy.digest == second.digest
+    assert sum(thread.name == "inference" for thread in threading.enumerate()) <= 2
+
+
+def test_policy_in_force_offered_as_it_is_stays_with_its_worker_and_memory(threaded):
+    controller = threaded.go(State.RUN).controller
+    state, worker = controller.policy.state(), controller.worker
+    assert state.any()
+    controller.swap(controller.policy, worker=worker)
+    assert np.array_equal(controller.policy.state(), state)
+    threaded.sample.answered = controller.answered
+    threaded.tick()
+    assert controller.worker is worker and worker._thread.is_alive() and not controller.swapping
+
+
 def test_closed_controller_ends_every_worker_and_is_disabled(threaded, others):
     controller, workers = threaded.go(State.RUN).controller, []
     threaded.sample.answered = False

@@ -249,7 +249,7 @@ def _logs(trainer: PPO, config: TrainConfig, run_dir: Path, wandb: str | None) -
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C or SIGTERM makes non-empty; a second one raises KeyboardInterrupt.
+    """A list that Ctrl-C or SIGTERM makes non-empty; a second Ctrl-C raises KeyboardInterrupt.
 
     Main thread only.
     """
@@ -259,7 +259,7 @@ def _interrupts() -> Iterator[list[int]]:
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received:
+        if number == signal.SIGINT and number in received:
             raise KeyboardInterrupt
         received.append(number)
 

@@ -201,7 +201,8 @@ def _run(todo: list[Trial], jobs: int) -> None:
                     print(f"{trial.run_dir}: {outcome}", flush=True)
     except BaseException:
         for process in running.values():
-            process.send_signal(signal.SIGINT)
+            # Not SIGINT, a second of which ends a run at once: others may signal all processes, too.
+            process.terminate()
         for process in running.values():
             process.wait()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -233,12 +234,14 @@ class PolicyNode(LifecycleNode):
 
 def unused(path: Path) -> Path:
     """The path of a recording, or the first `NAME.2.mcap` ... where neither it nor a part of it is yet."""
-    numbered = (path.with_stem(f"{path.stem}.{number}") for number in itertools.count(2))
-    for candidate in itertools.chain((path,), numbered):
-        parts = path.parent.glob(f"{candidate.stem}-*{path.suffix}")  # the first ones may be gone
-        if not candidate.exists() and not any(parts):
+    names = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    numbered = (f"{path.stem}.{number}" for number in itertools.count(2))
+    for stem in itertools.chain((path.stem,), numbered):
+        # Any part will do: the first ones may be gone.
+        taken = re.compile(rf"{re.escape(stem)}(-\d+)?{re.escape(path.suffix)}")
+        if not any(map(taken.fullmatch, names)):
             break
-    return candidate
+    return path.with_name(stem + path.suffix)
 
 
 def main() -> int:

@@ -155,6 +155,16 @@ def test_no_recording_or_part_of_one_is_written_over(tmp_path):
     assert [*found, unused(path).name] == ["run.mcap", "run.2.mcap", "run.3.mcap", "run.4.mcap", "run.4.mcap"]
 
 
+@pytest.mark.parametrize("name", ["run", "run[1].mcap"])
+def test_any_name_of_a_recording_has_an_unused_one_after_it(tmp_path, name):
+    stem, dot, suffix = name.partition(".")
+    (tmp_path / f"{stem}-2{dot}{suffix}").touch()
+    (tmp_path / f"{stem}-slow{dot}{suffix}").touch()
+    assert unused(tmp_path / name).name == f"{stem}.2{dot}{suffix}"
+    (tmp_path / f"{stem}.2{dot}{suffix}").symlink_to(tmp_path / "gone")
+    assert unused(tmp_path / name).name == f"{stem}.3{dot}{suffix}"
+
+
 def test_place_where_nothing_can_be_recorded_is_refused(client, start, tmp_path):
     found = refusal(client, start("policy_node", record=tmp_path / "nowhere" / "run.mcap"))
     assert "run.mcap: No such file or directory, cannot record" in found
