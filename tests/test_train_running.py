@@ -16,7 +16,7 @@ from conftest import andante
 
 from andante.runtime.cli import main
 from andante.runtime.errors import AndanteError
-from andante.sim.spec import TASKS, get_spec
+from andante.sim.spec import FAMILIES, TASKS, get_spec
 from andante.sim.spec.describe import describe
 from andante.train.checkpoint import Best, Checkpoint, load_run
 from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
@@ -130,6 +130,12 @@ def test_an_expected_range_holds_for_the_recipe_with_any_seed_and_for_nothing_el
     assert expected_return(replace(recipe, policy=replace(recipe.policy, memory="mlp"))) is None
     expect(monkeypatch, None)
     assert expected_return(recipe) is None
+
+
+@pytest.mark.parametrize("name", [*TASKS, *(form for form in FAMILIES if "/" not in form)])
+def test_every_shipped_task_says_what_to_expect_of_its_recipe(name):
+    low, high = expected_return(get_recipe(name))
+    assert low < high
 
 
 def test_a_task_tells_what_to_expect():

@@ -53,6 +53,8 @@ def add_puck(model: mujoco.MjSpec) -> None:
 
 ARM_PUSH = TaskSpec(
     name="arm-push",
+    # Little above chance: noise does not find so rare a reward. It is for learning from demonstrations.
+    expected=(2.0, 12.0),
     summary="push a puck over the table to a target; the reward tells only whether it lies there",
     robot_model="arm",
     control_period_ns=20_000_000,

@@ -16,6 +16,7 @@ TARGET, TARGET_FEATURE = target_source(LOW, HIGH)
 
 ARM_REACH = TaskSpec(
     name="arm-reach",
+    expected=(200.0, 280.0),
     summary="bring the tip of a six-joint arm to a target in the air, and hold it there",
     robot_model="arm",
     control_period_ns=20_000_000,

@@ -81,6 +81,7 @@ def hopper(assets: Path) -> TaskSpec:
     return _walking(
         "Hopper-v5",
         "hop forward, planar, on one leg (Gymnasium's)",
+        (1200.0, 3600.0),
         assets / "hopper.xml",
         HOPPER_JOINTS,
         "torso at most 0.7 m high, pitched 0.2 rad or more, or a state value of 100 or more",
@@ -93,6 +94,7 @@ def walker2d(assets: Path) -> TaskSpec:
     return _walking(
         "Walker2d-v5",
         "walk forward, planar, on two legs (Gymnasium's)",
+        (1400.0, 4500.0),
         assets / "walker2d_v5.xml",
         WALKER_JOINTS,
         "torso not between 0.8 and 2 m high, or pitched 1 rad or more",
@@ -141,6 +143,7 @@ def ant(assets: Path) -> TaskSpec:
     )
     return TaskSpec(
         name="Ant-v5",
+        expected=(3500.0, 6000.0),
         summary="run forward on four legs (Gymnasium's)",
         robot_model=str(assets / "ant.xml"),
         control_period_ns=period_ns,
@@ -178,12 +181,20 @@ DECLARATIONS: dict[str, Callable[[Path], TaskSpec]] = {
 """Name -> declaration, given the folder of Gymnasium's model files."""
 
 
-def _walking(name: str, summary: str, model: Path, joints: tuple[str, ...], termination: str) -> TaskSpec:
+def _walking(
+    name: str,
+    summary: str,
+    expected: tuple[float, float],
+    model: Path,
+    joints: tuple[str, ...],
+    termination: str,
+) -> TaskSpec:
     """Hopper and walker; the velocities that they show are clipped, so no longer those of joints."""
     period_ns = 8_000_000
     root = ("rootx", "rootz", "rooty")
     return TaskSpec(
         name=name,
+        expected=expected,
         summary=summary,
         robot_model=str(model),
         control_period_ns=period_ns,

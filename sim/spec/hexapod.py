@@ -39,5 +39,10 @@ HEXAPOD = LeggedRobot(
     licence="Apache-2.0",
 )
 FLAT = velocity_spec(
-    "hexapod-velocity", "walk with a hexapod as fast as commanded", "hexapod", HEXAPOD, standing(HEXAPOD)
+    "hexapod-velocity",
+    "walk with a hexapod as fast as commanded",
+    "hexapod",
+    HEXAPOD,
+    standing(HEXAPOD),
+    expected=(75.0, 95.0),
 )

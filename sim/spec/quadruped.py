@@ -47,4 +47,5 @@ ROUGH = velocity_spec(
     QUADRUPED,
     standing(QUADRUPED),
     terrain=ROUGH_GROUND,
+    expected=(75.0, 95.0),
 )
