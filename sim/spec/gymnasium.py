@@ -81,7 +81,7 @@ def hopper(assets: Path) -> TaskSpec:
     return _walking(
         "Hopper-v5",
         "hop forward, planar, on one leg (Gymnasium's)",
-        (1200.0, 3600.0),
+        (1400.0, 3700.0),
         assets / "hopper.xml",
         HOPPER_JOINTS,
         "torso at most 0.7 m high, pitched 0.2 rad or more, or a state value of 100 or more",
@@ -94,7 +94,7 @@ def walker2d(assets: Path) -> TaskSpec:
     return _walking(
         "Walker2d-v5",
         "walk forward, planar, on two legs (Gymnasium's)",
-        (1400.0, 4500.0),
+        (1700.0, 5500.0),
         assets / "walker2d_v5.xml",
         WALKER_JOINTS,
         "torso not between 0.8 and 2 m high, or pitched 1 rad or more",
