@@ -23,6 +23,7 @@ from andante.sim import make
 from andante.sim.worlds import Worlds
 
 from . import gaussian
+from .allocator import keep_freed_memory
 from .config import PPOConfig, TrainConfig
 from .critic import Critic
 from .finite import NonFiniteError, require_finite
@@ -142,12 +143,13 @@ class PPO:
     def from_config(cls, config: TrainConfig) -> PPO:
         """Environment, policy and trainer of a run.
 
-        Seeds torch and lets each of its operations take one thread.
+        Seeds torch, lets each of its operations take one thread, and see `keep_freed_memory`.
 
         Raises:
             AndanteError: an unknown task, memory cell or decoder.
         """
         torch.set_num_threads(1)
+        keep_freed_memory()
         torch.manual_seed(config.seed)
         env = make(
             config.spec,
@@ -377,7 +379,7 @@ class PPO:
             return losses, torch.autograd.grad(total, self.parameters, allow_unused=True)
 
         split = worlds.chunk(self.threads if worlds.device.type == "cpu" else 1)
-        shares = list(self._pool.map(share, split))
+        shares = list((self._pool.map if len(split) > 1 else map)(share, split))
         losses, gradients = (list(zip(*values, strict=True)) for values in zip(*shares, strict=True))
         for parameter, parts in zip(self.parameters, gradients, strict=True):
             parameter.grad = None if parts[0] is None else torch.stack(parts).sum(0)
