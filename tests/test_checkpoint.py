@@ -95,6 +95,7 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert_same(first.trainer, second.trainer)
     assert_same(vars(first.best), vars(second.best))
     results = [json.loads((folder / "result.json").read_text()) for folder in (one, other)]
+    assert results[0]["return"] == pytest.approx(sum(results[0]["returns"]) / results[0]["episodes"])
     assert results[0]["return"] == results[1]["return"]
     metrics = [read_metrics(folder / "metrics.jsonl") for folder in (one, other)]
     for row in (*metrics[0], *metrics[1]):

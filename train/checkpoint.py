@@ -42,6 +42,8 @@ class Result(Record, frozen=True):
     """Range of the return that the task declares for its recipe; None for a run of anything else."""
     as_expected: bool | None = None
     """Whether the return is in that range."""
+    returns: tuple[float, ...] = ()
+    """Of each episode."""
 
 
 @dataclass

@@ -38,7 +38,7 @@ from .folder import claim, leftovers
 from .logs import Logs
 from .provenance import find_provenance
 from .recipes import expected_return
-from .selection import EPISODES, RESULT_SEED, challenge, mean_return
+from .selection import EPISODES, RESULT_SEED, challenge, episode_returns
 from .wandb import load_wandb
 from .warm_start import warm_start
 
@@ -193,7 +193,8 @@ def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpo
     assert current.best is not None
     policy = copy.deepcopy(trainer.policy)
     policy.load_state_dict(current.best.policy)
-    returned, expected = mean_return(policy, config, RESULT_SEED), expected_return(config)
+    returns, expected = episode_returns(policy, config, RESULT_SEED), expected_return(config)
+    returned = float(returns.mean())
     seed = config.seed + RESULT_SEED
     result = Result(
         task=config.task,
@@ -206,6 +207,7 @@ def _conclude(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpo
         train_ticks_per_s=trainer.ticks / current.seconds,
         expected=expected,
         as_expected=expected and expected[0] <= returned <= expected[1],
+        returns=tuple(returns.tolist()),
     )
     write_json(run_dir / RESULT, result)
     judgement = "" if expected is None else f", expected {expected[0]:g} to {expected[1]:g}"

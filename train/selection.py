@@ -6,6 +6,8 @@ own, as if its seed were another; the two evaluations, the training and the repo
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from .checkpoint import Best
 from .config import TrainConfig
 from .evaluate import evaluate
@@ -19,14 +21,19 @@ RESULT_SEED = 2_000_000
 SECOND_SEED = 3_000_000
 
 
-def mean_return(policy: Policy, config: TrainConfig, offset: int) -> float:
-    """Deterministic mean return in the worlds of a run; `offset` is added to its seed.
+def episode_returns(policy: Policy, config: TrainConfig, offset: int) -> Tensor:
+    """Deterministic returns [episodes] in the worlds of a run; `offset` is added to its seed.
 
     Raises:
         NonFiniteError: an observation, an action or a return is not finite.
     """
     seed, whole = config.seed + offset, config.randomization.whole
-    return float(evaluate(policy, config.task, EPISODES, seed, randomization=whole).returns.mean())
+    return evaluate(policy, config.task, EPISODES, seed, randomization=whole).returns
+
+
+def mean_return(policy: Policy, config: TrainConfig, offset: int) -> float:
+    """Mean of `episode_returns`."""
+    return float(episode_returns(policy, config, offset).mean())
 
 
 def challenge(policy: Policy, config: TrainConfig, best: Best | None) -> tuple[float, float | None]:
