@@ -244,6 +244,8 @@ class Controller:
                 policy.infer()
             worker = worker or type(self.worker)(policy)
             offer = Planner(policy, self.profile, self._measured, execution, worker)
+        elif worker not in (None, offer.worker):
+            worker.close()
         self._offers.append(offer)
 
     def tick(self, tick: int, sample: Sample) -> JointCommand:

@@ -491,6 +491,9 @@ def test_policy_in_force_offered_as_it_is_stays_with_its_worker_and_memory(threa
     controller = threaded.go(State.RUN).controller
     state, worker = controller.policy.state(), controller.worker
     assert state.any()
+    spare = AsynchronousWorker(controller.policy)
+    controller.swap(controller.policy, worker=spare)
+    assert has_ended(spare)
     controller.swap(controller.policy, worker=worker)
     assert np.array_equal(controller.policy.state(), state)
     threaded.sample.answered = controller.answered

@@ -344,21 +344,3 @@ def test_without_weights_and_biases_the_extra_is_named(tmp_path, monkeypatch, ca
     assert main(["train", TASK, "--run-dir", str(tmp_path / "run"), "--wandb", "demo"]) == 1
     assert "--wandb needs wandb, which is not installed" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_memory_that_an_update_frees_is_kept_for_the_next_one():
-    code = (
-        "import resource, torch\n"
-        "from andante.train.allocator import keep_freed_memory\n"
-        "keep_freed_memory()\n"
-        "def faults():\n"
-        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "    for _ in range(10):\n"
-        "        parts = [torch.ones(2**20) for _ in range(16)]\n"
-        "        del parts\n"
-        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before\n"
-        "faults()\n"
-        "print(faults())\n"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(shown.stdout) < 1000, "64 MiB are 16,384 pages"
