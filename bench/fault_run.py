@@ -153,7 +153,8 @@ class Episode:
         robot.restart(random)
         angle = random.uniform(0.0, 2.0 * math.pi)
         self._direction = np.array([math.cos(angle), math.sin(angle)])
-        self._faulty = FaultyRobot(robot.simulated, self._faults(), self._clock.work)
+        blind = [Fault(kind="drop", from_tick=0, to_tick=plan.blind)] if plan.blind else []
+        self._faulty = FaultyRobot(FaultyRobot(robot.simulated, blind), self._faults(), self._clock.work)
         self.name, self.joints, self.carries = "faulty", robot.simulated.joints, robot.simulated.carries
         self.states: list[str] = []
         """After every tick, says the referee."""
@@ -304,12 +305,11 @@ class Episode:
 
     def _faults(self) -> list[Fault]:
         plan = self._plan
-        faults = [Fault(kind="drop", from_tick=0, to_tick=plan.blind)] if plan.blind else []
         kind = "set" if plan.kind in SET else plan.kind
-        if kind in KINDS:
-            span = {"from_tick": plan.begin, "to_tick": plan.begin + plan.ticks}
-            faults.append(Fault(kind=kind, signal=plan.signal, amount=plan.amount, **span))
-        return faults
+        if kind not in KINDS:
+            return []
+        span = {"from_tick": plan.begin, "to_tick": plan.begin + plan.ticks}
+        return [Fault(kind=kind, signal=plan.signal, amount=plan.amount, **span)]
 
     def _verdict(self, report: LoopReport) -> str | None:
         """What is not as it must be at the end."""

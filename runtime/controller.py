@@ -99,6 +99,7 @@ class Controller:
         self._offers: deque[Planner] = deque()
         self._blending = 0
         self._tick, self._skipped = -1, 0
+        self._closed = False
         self._resets = {
             Reset.MEMORY: self._reset_memory,
             Reset.SEQUENCE: self._reset_sequences,
@@ -165,7 +166,7 @@ class Controller:
         """Run the policy a few times; nothing of it stays in the memory.
 
         Raises:
-            AndanteError: not `DISABLED`, or an inference that was begun earlier has not ended.
+            AndanteError: not `DISABLED`, closed, or an inference that was begun earlier has not ended.
         """
         self._expect(State.DISABLED, "warmup")
         if not self.worker.idle:
@@ -178,7 +179,7 @@ class Controller:
         """Begin: from `DISABLED` to `WAIT_SENSORS`, with everything reset.
 
         Raises:
-            AndanteError: not `DISABLED`, or a fault is latched.
+            AndanteError: not `DISABLED`, closed, or a fault is latched.
         """
         self._expect(State.DISABLED, "activate")
         if self.fault is not None:
@@ -202,8 +203,9 @@ class Controller:
             self._enter(State.DISABLED)
 
     def close(self) -> None:
-        """Deactivate, and close all workers. The controller is of no use after it."""
+        """Deactivate, and close all workers. Nothing can be activated or warmed up after it."""
         self.deactivate()
+        self._closed = True
         for planner in self._planners():
             planner.worker.close()
 
@@ -456,8 +458,9 @@ class Controller:
         self.state, self._stop_tick = state, None
 
     def _expect(self, state: State, verb: str) -> None:
-        if self.state is not state:
-            raise AndanteError(f"cannot {verb} in state {self.state.name}, only in {state.name}")
+        if self.state is not state or self._closed:
+            found = "after close" if self._closed else f"in state {self.state.name}, only in {state.name}"
+            raise AndanteError(f"cannot {verb} {found}")
 
     def _reset_memory(self) -> None:
         self.planner.reset()

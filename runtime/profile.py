@@ -133,6 +133,9 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     """Only policies for this model are accepted."""
     pd_loop: Literal["host", "drive"]
     """Who turns gains into torque: the controller, once a tick, or the robot's drives."""
+    effort_limited_by: Literal["controller", "drive"] = "controller"
+    """Who keeps a torque within its joint's `effort`: the controller, which weakens a command's gains for a
+    whole tick, or the drives, which cut it off at every step of their loops, as motors do in training."""
     floating_base: bool = False
     """Whether the robot can fall over; then `max_tilt` is needed."""
     base: str | None = None
@@ -216,6 +219,8 @@ class ProfileFile(Record, frozen=True, kw_only=True):
                 yield f"signal {signal!r} needs base: the body that it belongs to"
         if self.floating_base and self.max_tilt is None:
             yield "floating_base needs max_tilt"
+        if self.effort_limited_by == "drive" and self.pd_loop == "host":
+            yield "effort_limited_by 'drive' needs pd_loop 'drive': the host's loop limits its torques itself"
 
     def _fallback_faults(self) -> Iterator[str]:
         for event, needed, reason in (

@@ -82,6 +82,7 @@ class SafetyFilter:
         self._lowest = np.array([self._effort_low, q_low])
         self._highest = np.array([self._effort, q_high])
         self._host = profile.pd_loop == "host"
+        self._weakens = profile.effort_limited_by == "controller"
         self._actions = SaturationCounter(self._action_low, self._action_high)
         self._torques = SaturationCounter(self._effort_low, self._effort)
         size = len(self._effort)
@@ -109,6 +110,8 @@ class SafetyFilter:
     def limit_command(self, command: JointCommand, state: Floats, usable: NDArray[np.bool_]) -> bool:
         """Limit position and torque in place; with `pd_loop: host`, turn gains into `tau_ff`.
 
+        A torque that the drives limit themselves is only counted.
+
         Args:
             command: what is wanted.
             state: measured positions and velocities `[2, Ja]`.
@@ -126,7 +129,7 @@ class SafetyFilter:
         np.add(self._pd, command.tau_ff, out=self._total)
         if self._host:
             self._limit_host(command, usable)
-        elif self._torques.update(self._total):
+        elif self._torques.update(self._total) and self._weakens:
             self._limit_drive(command)
         np.isfinite(command.rows, out=self._finite)
         return bool(np.count_nonzero(self._finite) == self._finite.size)

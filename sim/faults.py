@@ -85,7 +85,8 @@ class Fault(Record, frozen=True):
 class FaultyRobot:
     """A robot that is well but for the faults listed; otherwise it is `robot`.
 
-    A reading belongs to the tick after the last command's.
+    A reading belongs to the tick after the last command's. Each fault begins with what the robot itself
+    measured; one that is to befall what another has left goes into a second `FaultyRobot` around the first.
     """
 
     def __init__(
@@ -231,7 +232,7 @@ def _copy(sample: Sample) -> Sample:
 
 def _replace(sample: Sample, signal: str, message: Sample | None, late: bool = False) -> None:
     """Have an earlier message be the last one; a `late` one arrives now. None has never arrived."""
-    if message is None:
+    if message is None or message.received_ns[signal] == NEVER_NS:
         sample.values[signal].fill(0.0)
         sample.received_ns[signal] = sample.source_ns[signal] = NEVER_NS
         return

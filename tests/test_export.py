@@ -21,7 +21,6 @@ from andante.runtime.policy import decide_all, load_policy
 from andante.runtime.profile import load_profile
 from andante.sim.spec import get_spec
 from andante.sim.spec.randomization import Choice, Randomization, Uniform
-from andante.sim.verify import RunResult, compare
 from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.policy import Policy
 
@@ -202,18 +201,6 @@ def test_folder_in_place_of_the_output_file_is_named(tmp_path):
 def test_verify_compares_the_closed_loop_with_the_run(trained_run, trained_policy, capsys):
     assert main(["verify", str(trained_policy), "--run", str(trained_run)]) == 0
     assert "closed loop   ok" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("falls", "acceptable"), [(0, True), (1, True), (2, False)])
-def test_verify_lets_one_episode_end_otherwise_and_no_second_one(falls, acceptable):
-    trained = [90.0] * 64
-    measured = np.array([15.0] * falls + [90.2] * (64 - falls))
-    result = RunResult("some", 90.0, 0.0, 64, 0, tuple(trained))
-    assert compare(measured, (), result).acceptable is acceptable
-    assert not compare(measured, ("a fault",), result).acceptable
-    untold = RunResult("some", 90.0, 0.0, 64, 0)
-    assert compare(measured, (), untold).acceptable is (falls == 0)
-    assert not compare(np.full(64, 88.9), (), result).acceptable, "all a little worse"
 
 
 def test_verify_fails_for_the_result_of_another_run(trained_run, trained_policy, tmp_path, capsys):

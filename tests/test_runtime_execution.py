@@ -513,6 +513,9 @@ def test_closed_controller_ends_every_worker_and_is_disabled(threaded, others):
     controller.close()
     assert all(map(has_ended, [*workers, controller.next_worker]))
     assert controller.state is State.DISABLED
+    for begin in (controller.warmup, controller.activate):
+        with pytest.raises(AndanteError, match=rf"cannot {begin.__name__} after close"):
+            begin()
 
 
 def test_worker_closed_amid_an_inference_ends_after_it(patient_path):

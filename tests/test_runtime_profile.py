@@ -189,6 +189,7 @@ def _damp_with_nothing(content):
         ),
         (_set("keyframes", {"sit": {"slider": 9.0}}), r"keyframe 'sit' of joint 'slider' must be in"),
         (_set("floating_base", True), r"floating_base needs max_tilt"),
+        (_set("effort_limited_by", "drive"), r"effort_limited_by 'drive' needs pd_loop 'drive'"),
         (_set("max_tilt", 1.0), r"max_tilt needs the signal 'orientation'"),
         (_set("min_battery_voltage", 20.0), r"min_battery_voltage needs the signal 'battery_voltage'"),
         (

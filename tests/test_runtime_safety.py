@@ -112,6 +112,21 @@ def test_drive_that_has_braked_is_not_pulled_the_other_way_nor_out_of_its_range(
     assert command.kd[LIFT] * -19.0 == pytest.approx(-EFFORT["lift"])
 
 
+def test_torque_that_the_drives_limit_themselves_is_counted_and_left_to_them(arm):
+    policy, profile = arm["drive"]
+    drives = msgspec.structs.replace(profile, effort_limited_by="drive")
+    command = JointCommand.allocate(2, 0)
+    command.set_track(np.array([0.5, 0.0]), 0.0, np.array([1e4, 0.0]), np.array([1.0, 1.0]))
+    wanted = command.copy()
+    command.tau_ff[:] = 1e4
+    limits = SafetyFilter(policy.contract, drives)
+    assert limits.limit_command(command, np.zeros((2, 2)), all_usable(2))
+    for field in ("q", "dq", "kp", "kd"):
+        np.testing.assert_array_equal(getattr(command, field), getattr(wanted, field))
+    np.testing.assert_array_equal(command.tau_ff, [EFFORT["lift"], EFFORT["spin"]])
+    assert limits.saturations == 1
+
+
 def test_command_within_all_limits_is_left_as_it_is(arm):
     policy, profile = arm["drive"]
     command = JointCommand.allocate(2, 0)

@@ -225,6 +225,17 @@ def test_skipped_ticks_may_hide_a_fault_or_its_beginning():
     assert robot.read().values["joint_position"][0] == 2
 
 
+@pytest.mark.parametrize("kind", ["drop", "duplicate", "delay", "reorder", "freeze"])
+def test_what_never_arrived_is_no_message_to_another_fault(kind):
+    blind = FaultyRobot(Counting(), [Fault(kind="drop", from_tick=0, to_tick=6)])
+    robot = FaultyRobot(blind, [Fault(kind=kind, from_tick=3, to_tick=8, amount=3.0)])
+    samples = play(robot, 10)
+    for tick, sample in enumerate(samples):
+        never = sample.received_ns["joint_position"] == NEVER_NS
+        late = kind in ("drop", "duplicate", "delay") or (kind == "reorder" and tick == 7)
+        assert never == (tick < 6 or (late and tick < 8)), tick
+
+
 def test_readings_are_independent_of_each_other():
     first, second = play(FaultyRobot(Counting(), []), 2)
     first.values["joint_position"][:] = -1

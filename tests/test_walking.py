@@ -16,6 +16,7 @@ from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
 from andante.runtime.realtime import VirtualClock
 from andante.runtime.states import State
+from andante.sim.closed_loop import closed_loop
 from andante.sim.fixed_command import FixedCommand
 from andante.sim.robot import SimRobot
 
@@ -39,6 +40,13 @@ def policy(run):
 def test_the_run_has_learned_far_more_than_to_stand(run):
     result = json.loads((run / "result.json").read_text())
     assert result["return"] > 60.0  # standing still gets about 25
+
+
+def test_every_episode_of_the_closed_loop_is_that_of_training(run, policy):
+    result = json.loads((run / "result.json").read_text())
+    found = closed_loop(policy, result["task"], 16, result["seed"])
+    assert found.faults == ()
+    assert np.abs(found.returns - result["returns"][:16]).max() < 0.01
 
 
 @pytest.mark.parametrize(("speed", "yaw_rate"), [(0.8, 0.0), (0.5, 0.4)])

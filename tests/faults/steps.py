@@ -167,7 +167,8 @@ class Speller:
     def _check(self, command, measured, gains, q, dq) -> None:
         q = np.clip(q, *self.limits)
         torque = np.abs(gains[0] * (q - measured[0]) + gains[1] * (dq - measured[1]))
-        share = np.minimum(1.0, self.effort / np.maximum(torque, 1e-12))
+        limited = self.profile.effort_limited_by == "controller"
+        share = np.minimum(1.0, self.effort / np.maximum(torque, 1e-12)) if limited else 1.0
         assert np.abs(command.state - (q, dq + 0.0 * q)).max() < CLOSE
         np.testing.assert_allclose(command.gains, gains * share, rtol=1e-6)
         assert not command.tau_ff.any()
