@@ -14,6 +14,8 @@ import numpy as np
 
 MADE_UP = 0.5
 """Two ticks without an event make up for one with it."""
+AHEAD_NS = 1_000_000
+"""So far may a synchronised clock be ahead."""
 NEVER_NS = -(2**62)
 """Stamp of what has not arrived."""
 LARGEST = float(np.finfo(np.float32).max)
@@ -81,6 +83,8 @@ class Seen:
     events: list[str]
     """Of the values, and the emergency stop."""
     stale: bool
+    blind: bool = False
+    """The velocities are among what is stale."""
     unmet: bool = False
     """A condition for the start sequence does not hold."""
     e_stop: bool = False
@@ -108,10 +112,8 @@ class Witness:
     def judge(self, sample: Any) -> Seen:
         """Events of a measurement; None is one that failed."""
         if sample is None:
-            return Seen([], stale=True)
-        stale = False
-        for name, stamps in self._stamps.items():
-            stale |= self._stale(name, stamps, sample)
+            return Seen([], stale=True, blind=True)
+        stale = [name for name, stamps in self._stamps.items() if self._stale(name, stamps, sample)]
         values = {
             name: np.where(np.abs(found) <= LARGEST, found, 0.0) for name, found in sample.values.items()
         }
@@ -135,7 +137,7 @@ class Witness:
                 lean = math.acos(min(max(1.0 - 2.0 * (x * x + y * y), -1.0), 1.0))
                 if lean > self.content.get("max_tilt", math.inf):
                     events.append("tilt")
-        return Seen(events, stale, self._unmet(values, lean))
+        return Seen(events, bool(stale), "joint_velocity" in stale, self._unmet(values, lean))
 
     def _limits(self, joint: dict[str, Any]) -> dict[str, tuple[float, float]]:
         low, high = joint["position"] or (-math.inf, math.inf)
@@ -178,7 +180,7 @@ class Witness:
             stamps.source = source
         age = now - min(received, stamps.fresh)
         if quality.get("clock") == "synchronised":
-            age = now - source if now < source else max(age, now - source)
+            age = now - source if source > now + AHEAD_NS else max(age, now - source)
         frozen = stamps.equal >= quality.get("frozen_after", math.inf)
         return wrong or frozen or not 0 <= age <= stamps.max_age_ns
 
@@ -265,6 +267,10 @@ class Decisions:
         return any(first <= tick < end for first, end in self._chunks)
 
 
+def _hardness(step: Step) -> int:
+    return HARDNESS.index(step.action)
+
+
 @dataclass
 class Referee:
     """Plays the states and the table, tick by tick."""
@@ -281,7 +287,8 @@ class Referee:
     def __post_init__(self) -> None:
         self._last: int | None = None
         self._fell_from = self.state
-        self._steps: list[Step] = []
+        self._climbs: dict[str, tuple[list[Step], int]] = {}
+        self._playing: tuple[str, Step] | None = None
         self._forget()
         self._sequence: list[Step] = []
         self._played = 0
@@ -305,7 +312,7 @@ class Referee:
     @property
     def at_end(self) -> bool:
         """Whether the step in force has come to its pose."""
-        return bool(self._steps) and self._played == self._steps[0].ticks
+        return self._playing is not None and self._played == self._playing[1].ticks
 
     def _watch(self, tick: int, skipped: int, seen: Seen) -> bool:
         events = [*seen.events, *["e_stop"] * seen.e_stop, *["stale_source"] * seen.stale]
@@ -335,11 +342,29 @@ class Referee:
             steps = [step for step in steps if step.action in MODES] or [
                 Step("damping", math.inf, "damping", {})
             ]
-        if self._steps and HARDNESS.index(steps[0].action) <= HARDNESS.index(self._steps[0].action):
+        if event in self._climbs:
             return
         self.reason = self.reason or event
-        self._steps, self._since, self._played = steps, tick, 0
-        self.state = "fault" if self.state == "fault" or len(steps) == 1 else "fallback"
+        self._climbs[event] = steps, tick
+        self._play_hardest()
+
+    def _climb(self, tick: int) -> None:
+        """Every event climbs its ladder at its own pace; only a motion that is played may take longer."""
+        for event, (steps, since) in self._climbs.items():
+            played = self._playing is not None and self._playing[0] == event
+            moves = played and steps[0].action == "track" and self._played < steps[0].ticks
+            if tick >= since + steps[0].ticks and not moves:
+                self._climbs[event] = steps[1:], tick
+        self._play_hardest()
+
+    def _play_hardest(self) -> None:
+        for event, (steps, _) in self._climbs.items():
+            if self._playing is None or _hardness(steps[0]) > _hardness(self._playing[1]):
+                self._playing, self._played = (event, steps[0]), 0
+        assert self._playing is not None
+        hardest = max(_hardness(steps[-1]) for steps, _ in self._climbs.values())
+        over = hardest == _hardness(self._playing[1])
+        self.state = "fault" if self.state == "fault" or over else "fallback"
 
     def _edges(self, tick: int, skipped: int, seen: Seen, trouble: bool) -> None:
         state = self.state
@@ -350,6 +375,9 @@ class Referee:
                 self._begin("start")
             elif state in ("start", "stop"):
                 self._played = 0
+            elif self._playing is not None:
+                self._played, (event, _) = 0, self._playing
+                self._climbs[event] = self._climbs[event][0], tick
             state = self.state
         if seen.stop:  # once is enough: a running policy first comes to rest
             self._stop_at = min(self._stop_at, tick + self.table.settle_ticks * (state == "run"))
@@ -366,11 +394,8 @@ class Referee:
             self.state = "ready"
         elif state == "stop" and over:
             self.state = "disabled"
-        elif state == "fallback":
-            step = self._steps[0]
-            if tick >= self._since + step.ticks and (step.action != "track" or self._played >= step.ticks):
-                self._steps, self._since, self._played = self._steps[1:], tick, 0
-                self.state = "fault" if len(self._steps) == 1 else "fallback"
+        elif state in ("fallback", "fault"):
+            self._climb(tick)
         elif state == "ready" and not trouble and (seen.start or not self.table.content["confirm"]):
             self.state = "run"
             self.decisions.reset()
@@ -393,8 +418,8 @@ class Referee:
         self._played += 1
         if self.state == "disabled":
             return Step("external", math.inf, "", {})
-        if self._steps:
-            return self._steps[0]
+        if self._playing is not None:
+            return self._playing[1]
         if self.state in ("start", "ready", "stop") or (self.state == "run" and self.decisions.rests):
             left = self._played
             for step in self._sequence:

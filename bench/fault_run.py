@@ -287,7 +287,7 @@ class Episode:
         if content["pd_loop"] == "host":
             efforts = np.array([joint["effort"] for joint in content["joints"] if joint["actuated"]])
             torque = np.clip(-kd * sample.values["joint_velocity"][actuated], -efforts, efforts)
-            blind = self._seen.stale or "non_finite" in self._seen.events
+            blind = self._seen.blind or "non_finite" in self._seen.events
             given = command.tau_ff
             if step.action == "damping" and not (blind and not given.any()):
                 return None if np.allclose(given, torque, atol=ROUNDING) else f"{given} instead of {torque}"

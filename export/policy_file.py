@@ -14,7 +14,7 @@ import torch
 from msgspec import structs
 from numpy.typing import NDArray
 
-from andante.runtime.artifact import Trace, seal
+from andante.runtime.artifact import Trace
 from andante.runtime.contract import NO_ASSERTION, Contract, Verification
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import PolicySession, decide_all, load_policy, replay
@@ -25,6 +25,7 @@ from andante.train.policy import Policy
 from .contract import build_contract
 from .observations import Observations, observe
 from .onnx import to_onnx
+from .seal import seal
 
 TOLERANCE = 1e-5
 """Largest deviation of the graph from the module, see `Deviation.within`."""

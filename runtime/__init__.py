@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .artifact import Artifact as Artifact, Trace as Trace, read_artifact as read_artifact, seal as seal
+    from .artifact import Artifact as Artifact, Trace as Trace, read_artifact as read_artifact
     from .command import JointCommand as JointCommand, Sample as Sample
     from .contract import Contract as Contract
     from .controller import Controller as Controller
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .worker import AsynchronousWorker as AsynchronousWorker
 
 _HOMES = {
-    "artifact": ("Artifact", "Trace", "read_artifact", "seal"),
+    "artifact": ("Artifact", "Trace", "read_artifact"),
     "command": ("JointCommand", "Sample"),
     "contract": ("Contract",),
     "controller": ("Controller",),

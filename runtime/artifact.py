@@ -10,10 +10,10 @@ import base64
 import hashlib
 import io
 import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,12 @@ from .errors import ArtifactError
 MAX_BYTES = 256 * 1024**2
 """Larger files are refused unread."""
 
-_GRAPH, _METADATA = 7, 14
-_CONTRACT, _TRACE, _DIGEST = "andante.contract", "andante.trace", "andante.digest"
-_SOURCE_PREFIX = "source/"
+GRAPH, METADATA = 7, 14
+"""Fields of a model."""
+CONTRACT, TRACE, DIGEST = "andante.contract", "andante.trace", "andante.digest"
+"""Keys of the metadata."""
+SOURCE_PREFIX = "source/"
+"""Of the trace's arrays that are sources."""
 
 
 @dataclass(frozen=True)
@@ -67,31 +70,17 @@ def read_artifact(path: str | Path) -> Artifact:
             weights in another file; the text starts with the path.
     """
     model = _read_bytes(Path(path))
-    rest, metadata = _split(model, str(path))
-    missing = [key for key in (_CONTRACT, _TRACE, _DIGEST) if key not in metadata]
+    rest, metadata = split_model(model, str(path))
+    missing = [key for key in (CONTRACT, TRACE, DIGEST) if key not in metadata]
     if missing:
         raise ArtifactError(f"{path}: no {', '.join(missing)} in it: not exported by andante, or damaged")
-    digest = _digest(rest, metadata)
-    if digest != metadata[_DIGEST]:
-        raise ArtifactError(f"{path}: damaged: sealed as {metadata[_DIGEST][:16]}..., is {digest[:16]}...")
-    contract = Contract.from_json(metadata[_CONTRACT], f"{path}: contract")
-    trace = _decode_trace(metadata[_TRACE], str(path))
-    _check_trace(trace, contract, str(path))
+    digest = digest_of(rest, metadata)
+    if digest != metadata[DIGEST]:
+        raise ArtifactError(f"{path}: damaged: sealed as {metadata[DIGEST][:16]}..., is {digest[:16]}...")
+    contract = Contract.from_json(metadata[CONTRACT], f"{path}: contract")
+    trace = _decode_trace(metadata[TRACE], str(path))
+    check_trace(trace, contract, str(path))
     return Artifact(str(path), model, contract, trace, digest)
-
-
-def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
-    """Put contract, trace and digest into a serialised ONNX model, replacing those it has.
-
-    Raises:
-        ArtifactError: not a model, weights outside the model, or a trace whose shapes are not the contract's.
-    """
-    where = "model to seal"
-    rest, metadata = _split(model, where)
-    _check_trace(trace, contract, where)
-    metadata |= {_CONTRACT: contract.to_json(), _TRACE: _encode_trace(trace)}
-    metadata[_DIGEST] = _digest(rest, metadata)
-    return b"".join([*rest, *(wire.encode(_METADATA, _encode_entry(*entry)) for entry in metadata.items())])
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -106,22 +95,26 @@ def _read_bytes(path: Path) -> bytes:
         raise ArtifactError(f"{path}: {error.strerror}") from None
 
 
-def _split(model: bytes, where: str) -> tuple[list[memoryview], dict[str, str]]:
-    """The raw top-level fields without the metadata, and the metadata."""
+def split_model(model: bytes, where: str) -> tuple[list[memoryview], dict[str, str]]:
+    """The raw top-level fields without the metadata, and the metadata.
+
+    Raises:
+        ArtifactError: not a model, or weights outside it.
+    """
     rest: list[memoryview] = []
     metadata: dict[str, str] = {}
     has_graph = False
     view = memoryview(model)
     try:
         for field in wire.scan(view):
-            if field.number == _METADATA:
+            if field.number == METADATA:
                 key, value = _entry(field.payload)
                 if key in metadata:
                     raise ValueError(f"metadata {key!r} twice")
                 metadata[key] = value
             else:
                 rest.append(field.raw)
-                has_graph |= field.number == _GRAPH
+                has_graph |= field.number == GRAPH
         if not has_graph:
             raise ValueError("no graph in it")
         external = wire.has_external_data(view)
@@ -139,38 +132,47 @@ def _entry(message: memoryview) -> tuple[str, str]:
     return str(fields[0].payload, "utf-8"), str(fields[1].payload, "utf-8")
 
 
-def _encode_entry(key: str, value: str) -> bytes:
+def encode_entry(key: str, value: str) -> bytes:
+    """An entry of the metadata as a message."""
     return wire.encode(1, key.encode()) + wire.encode(2, value.encode())
 
 
-def _digest(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
+def digest_of(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
+    """What a file is sealed with; all but the digest's own entry counts."""
     sha = hashlib.sha256()
     for raw in rest:
         sha.update(raw)
-    for key in sorted(metadata.keys() - {_DIGEST}):
-        sha.update(_encode_entry(key, metadata[key]))
+    for key in sorted(metadata.keys() - {DIGEST}):
+        sha.update(encode_entry(key, metadata[key]))
     return sha.hexdigest()
-
-
-def _encode_trace(trace: Trace) -> str:
-    own = {"reset": trace.reset, "states": trace.states, "actions": trace.actions}
-    sources = {_SOURCE_PREFIX + name: values for name, values in trace.sources.items()}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **own, **sources)
-    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def _decode_trace(text: str, where: str) -> Trace:
     try:
-        with np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False) as arrays:
-            names = [name for name in arrays.files if name.startswith(_SOURCE_PREFIX)]
-            sources = {name.removeprefix(_SOURCE_PREFIX): arrays[name] for name in names}
-            return Trace(sources, arrays["reset"], arrays["states"], arrays["actions"])
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(text, validate=True))) as file:
+            if sum(member.file_size for member in file.infolist()) > MAX_BYTES:
+                raise ValueError(f"more than {MAX_BYTES} bytes")
+            arrays = {name.removesuffix(".npy"): _array(file.read(name)) for name in file.namelist()}
+        sources = {n.removeprefix(SOURCE_PREFIX): arrays[n] for n in arrays if n.startswith(SOURCE_PREFIX)}
+        return Trace(sources, arrays["reset"], arrays["states"], arrays["actions"])
+    except Exception as error:  # what zipfile and numpy raise for strange bytes has no common base
         raise ArtifactError(f"{where}: golden trace is not readable: {error}") from None
 
 
-def _check_trace(trace: Trace, contract: Contract, where: str) -> None:
+def _array(npy: bytes) -> NDArray[Any]:
+    """The array of a file in numpy's format 1.0; nothing is allocated for a shape that it does not fill."""
+    file = io.BytesIO(npy)
+    np.lib.format.read_magic(file)
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+    return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+def check_trace(trace: Trace, contract: Contract, where: str) -> None:
+    """Refuse a trace that is not the contract's.
+
+    Raises:
+        ArtifactError: other sources, shapes or types, no decisions, or a value that is not finite.
+    """
     found, expected = sorted(trace.sources), sorted(source.name for source in contract.sources)
     if found != expected:
         raise ArtifactError(f"{where}: golden trace has sources {found}, contract says {expected}")

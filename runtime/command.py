@@ -48,6 +48,12 @@ def signal_size(signal: str, joints: int) -> int:
     return SIGNAL_SIZES[kind] or joints
 
 
+def _stamp(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise AndanteError(f"a stamp must be ns that fit into 64 bits, found {value}")
+    return int(value)
+
+
 @dataclass
 class OperatorInput:
     """What the operator wants at this tick, on the sample's clock."""
@@ -64,6 +70,16 @@ class OperatorInput:
     """Reason of an emergency stop."""
     heartbeat_ns: int | None = None
     """When the emergency-stop device last said that it is not pressed; None where there is no such device."""
+
+    def take(self, other: OperatorInput) -> None:
+        """Take over what `other` says; whatever is wrong with it is an exception."""
+        command = np.asarray(other.command, np.float64)
+        if command.shape != self.command.shape:
+            raise AndanteError(f"the command has shape {command.shape}, expected {self.command.shape}")
+        np.copyto(self.command, command)
+        self.command_ns, self.start, self.stop = _stamp(other.command_ns), bool(other.start), bool(other.stop)
+        self.e_stop = None if other.e_stop is None else str(other.e_stop)
+        self.heartbeat_ns = None if other.heartbeat_ns is None else _stamp(other.heartbeat_ns)
 
 
 @dataclass
@@ -103,9 +119,9 @@ class Sample:
             if found.shape != values.shape:  # one value would be broadcast to all joints
                 raise AndanteError(f"{signal} has shape {found.shape}, expected {values.shape}")
             np.copyto(values, found)
-            self.received_ns[signal] = int(other.received_ns[signal])
-            self.source_ns[signal] = int(other.source_ns[signal])
-        self.now_ns = int(other.now_ns)
+            self.received_ns[signal] = _stamp(other.received_ns[signal])
+            self.source_ns[signal] = _stamp(other.source_ns[signal])
+        self.now_ns = _stamp(other.now_ns)
 
     def lose(self) -> None:
         """Keep the values, and have them count as never received."""

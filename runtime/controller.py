@@ -10,8 +10,8 @@ from itertools import chain
 
 import numpy as np
 
-from .command import JointCommand, OperatorInput, Sample
-from .contract import Contract
+from .command import FIELDS, JointCommand, OperatorInput, Sample
+from .contract import JOINT_KINDS, Contract
 from .errors import AndanteError, ProfileError
 from .fallback import FallbackPlayer
 from .measurement import Measurement
@@ -43,7 +43,7 @@ class Controller:
     fault: str | None
     """Event and reason of the latched fault."""
     waiting: str | None
-    """In `WAIT_SENSORS`: for what."""
+    """In `WAIT_SENSORS` and `READY`: for what, but for the operator's confirmation."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Controller:
         self._blending = 0
         self._tick, self._skipped = -1, 0
         self._closed = False
+        self._carries: Set[str] = frozenset(FIELDS)
         self._resets = {
             Reset.MEMORY: self._reset_memory,
             Reset.SEQUENCE: self._reset_sequences,
@@ -147,10 +148,14 @@ class Controller:
         Raises:
             ProfileError: names the fields that are missing.
         """
+        self._check_carries(carries, self.contract)
+        self._carries = carries
+
+    def _check_carries(self, carries: Set[str], contract: Contract) -> None:
         profile, needed = self.profile, {"tau_ff"}
         if profile.pd_loop == "drive":
             fields = {"position": {"q", "dq", "kp"}, "velocity": {"dq"}, "effort": {"tau_ff"}}
-            needed = {"kd"}.union(*(fields[term.kind] for term in self.contract.actions))
+            needed = {"kd"}.union(*(fields[term.kind] for term in contract.actions))
             ladders = [ladder for event in EVENTS for ladder in profile.fallback.ladders(event)]
             for step in chain(profile.start, profile.stop, *ladders):
                 if isinstance(step, Brake | Hold | Track):
@@ -202,6 +207,14 @@ class Controller:
         if self.state is not State.DISABLED:
             self._enter(State.DISABLED)
 
+    def give_up(self, reason: str) -> JointCommand:
+        """After an exception out of `tick`: damping as far as the joints are known, and a latched fault."""
+        self.fault = self.fault or f"e_stop: {reason}"
+        self.state = State.FAULT
+        self._command.set_damping(self._measured.q, self._damping)
+        self.planner.safety.limit_command(self._command, self._measured.state, self._measured.usable)
+        return self._command
+
     def close(self) -> None:
         """Deactivate, and close all workers. Nothing can be activated or warmed up after it."""
         self.deactivate()
@@ -225,7 +238,8 @@ class Controller:
             worker: as in the constructor; when None, a new one of the class of the present one.
 
         Raises:
-            ProfileError: policy and profile do not fit. Nothing has changed; `worker` stays the caller's.
+            ProfileError: policy and profile do not fit, or the output cannot carry its commands. Nothing has
+                changed; `worker` stays the caller's.
             AndanteError: another control period or command, or not trained to be executed that way. Likewise.
         """
         new = policy.contract
@@ -233,6 +247,7 @@ class Controller:
         if periods[0] != periods[1]:
             raise AndanteError("a period of {:g} ms cannot take over from one of {:g} ms".format(*periods))
         check_fit(new, self.profile)
+        self._check_carries(self._carries, new)
         told = [[(c.name, c.unit) for c in command_components(each)] for each in (new, self.contract)]
         if told[0] and told[0] != told[1]:
             raise AndanteError("a policy commanded by {} cannot take over from one by {}".format(*told))
@@ -310,6 +325,8 @@ class Controller:
         age_ns = now_ns - operator.heartbeat_ns
         if 0 <= age_ns <= self._heartbeat_ns:
             return None
+        if age_ns < 0:
+            return f"the emergency-stop device's last word is stamped {-age_ns * 1e-6:.1f} ms in the future"
         return f"the emergency-stop device has been silent for {age_ns * 1e-6:.1f} ms"
 
     def _lost_link(self, operator: OperatorInput, now_ns: int) -> str | None:
@@ -324,8 +341,7 @@ class Controller:
         if live and self._fallback.tolerates(event, self.state, self._tick, self._skipped):
             return
         pose_known = self.state is not State.WAIT_SENSORS
-        if not self._fallback.escalate(event, self.state, self._tick, self._measured.state, pose_known):
-            return
+        self._fallback.escalate(event, self.state, self._tick, self._measured.state, pose_known)
         if self.fault is None:
             self.fault = f"{event}: {reason}"
         if live:
@@ -355,18 +371,16 @@ class Controller:
             self._enter(State.READY)
         elif self.state is State.STOP and self._stop_sequence.done:
             self._enter(State.DISABLED)
-        elif self.state is State.FALLBACK:
+        elif self.state in (State.FALLBACK, State.FAULT):
             self._fallback.advance(self._tick, self._measured.state)
-            if self._fallback.final:
+            if self.state is State.FALLBACK and self._fallback.final:
                 self._enter(State.FAULT)
-        # The first decision needs a sound sample, and a chunk to hold on to.
-        elif (
-            self.state is State.READY
-            and trouble is None
-            and (sample.operator.start or not self.profile.confirm)
-        ):
-            self._enter(State.RUN)
-            self.planner.resting = True
+        elif self.state is State.READY:
+            self.waiting = trouble
+            # The first decision needs a sound sample, and a chunk to hold on to.
+            if trouble is None and (sample.operator.start or not self.profile.confirm):
+                self._enter(State.RUN)
+                self.planner.resting = True
         if self.state is State.RUN:
             self._run(sample)
 
@@ -379,6 +393,8 @@ class Controller:
             self._enter(State.START)
         elif self.state in (State.START, State.STOP):
             self._reset_sequences()
+        elif self.state in (State.FALLBACK, State.FAULT):
+            self._fallback.begin_anew(self._tick, self._measured.state)
 
     def _run(self, sample: Sample) -> None:
         """Find this tick's action; an incoming policy takes over as soon as it has one."""
@@ -436,8 +452,10 @@ class Controller:
             command.set_damping(measured.q, self._damping)
         else:
             self.counters.yields += self._fallback.fill(command, measured.q)
-        if measured.stale is not None and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
-            measured.usable.fill(False)
+        if measured.lost and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
+            needed = JOINT_KINDS[1:] if command.mode == "damping" else JOINT_KINDS
+            if not measured.lost.isdisjoint(needed):
+                measured.usable.fill(False)
         safety = self.planner.safety
         if not safety.limit_command(command, measured.state, measured.usable):
             command.set_zero("damping")
@@ -455,7 +473,7 @@ class Controller:
     def _enter(self, state: State) -> None:
         for reset in EDGES[self.state, state]:
             self._resets[reset]()
-        self.state, self._stop_tick = state, None
+        self.state, self._stop_tick, self.waiting = state, None, None
 
     def _expect(self, state: State, verb: str) -> None:
         if self.state is not state or self._closed:
@@ -475,7 +493,6 @@ class Controller:
     def _reset_counters(self) -> None:
         self.counters = Counters()
         self.planner.safety.reset()
-        self.waiting = None
         self._tick = -1
 
 

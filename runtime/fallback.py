@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 from .command import Floats, JointCommand
 from .profile import Profile
@@ -15,7 +15,7 @@ FORGOTTEN = 0.5
 
 
 class FallbackPlayer:
-    """What is tolerated, and the step in force. It only escalates until `reset`."""
+    """What is tolerated, and the step in force: the hardest that any event's ladder has come to."""
 
     def __init__(self, profile: Profile, control_period_ns: int) -> None:
         """Resolve gains, poses and durations; one tick lasts `control_period_ns`."""
@@ -37,8 +37,9 @@ class FallbackPlayer:
         """Nothing has been tolerated, no step is in force."""
         self._count = dict.fromkeys(EVENTS, 0.0)
         self._last = dict.fromkeys(EVENTS, -1)
-        self._steps: tuple[ResolvedStep, ...] = ()
-        self._end = math.inf
+        self._climbed: dict[str, _Climb] = {}
+        self._leader: _Climb | None = None
+        self._rank = -1
 
     def tolerates(self, event: str, state: State, tick: int, skipped: int) -> bool:
         """Whether to carry on although `event` happened at `tick`, before which some were `skipped`."""
@@ -48,8 +49,8 @@ class FallbackPlayer:
             self._last[event] = tick
         return self._count[event] <= self._tolerance[event, state]
 
-    def escalate(self, event: str, state: State, tick: int, measured: Floats, pose_known: bool) -> bool:
-        """Go to the first step of the event's ladder, unless one as hard is in force.
+    def escalate(self, event: str, state: State, tick: int, measured: Floats, pose_known: bool) -> None:
+        """Begin to climb the event's ladder, unless that has begun.
 
         Args:
             event: one of `EVENTS`.
@@ -57,34 +58,51 @@ class FallbackPlayer:
             tick: now.
             measured: positions and velocities `[2, Ja]`, from which motions begin.
             pose_known: whether they can be relied upon; if not, the joints are damped.
-
-        Returns:
-            Whether it is a new step.
         """
         if state in LIVE:
             self._fallen_from = state
+        if event in self._climbed:
+            return
         ladder = self._ladders[event, self._fallen_from]
         if not pose_known:
             ladder = tuple(step for step in ladder if step.kind in (Damping, External)) or self._damping
-        if self._steps and RANK[ladder[0].kind] <= RANK[self._steps[0].kind]:
-            return False
-        self._enter(ladder, tick, measured)
-        return True
+        self._climbed[event] = _Climb(ladder, tick + ladder[0].ticks)
+        self._lead(tick, measured)
 
     def advance(self, tick: int, measured: Floats) -> None:
-        """Go to the next step when this one's time is over; skipped ticks delay the end of a motion."""
-        if tick >= self._end and not self._player.moving:
-            self._enter(self._steps[1:], tick, measured)
+        """Climb where a step's time is over; skipped ticks delay the end of a motion."""
+        for climb in self._climbed.values():
+            if tick >= climb.end and not (climb is self._leader and self._player.moving):
+                climb.steps = climb.steps[1:]
+                climb.end = tick + climb.steps[0].ticks
+        self._lead(tick, measured)
+
+    def begin_anew(self, tick: int, measured: Floats) -> None:
+        """Begin the step in force once more, from the pose of now."""
+        if self._leader is not None:
+            self._leader.end = tick + self._player.begin(self._leader.steps[0], measured)
 
     @property
     def final(self) -> bool:
-        """Whether the step in force is the last."""
-        return len(self._steps) == 1
+        """Whether no harder step than that in force is to come."""
+        return all(RANK[climb.steps[-1].kind] <= self._rank for climb in self._climbed.values())
 
     def fill(self, command: JointCommand, q: Floats) -> bool:
         """Fill the command of the step in force, as `StepPlayer.fill` does; once a tick."""
         return self._player.fill(command, q)
 
-    def _enter(self, steps: tuple[ResolvedStep, ...], tick: int, measured: Floats) -> None:
-        self._steps = steps
-        self._end = tick + self._player.begin(steps[0], measured)
+    def _lead(self, tick: int, measured: Floats) -> None:
+        for climb in self._climbed.values():
+            if (rank := RANK[climb.steps[0].kind]) > self._rank:
+                self._rank, self._leader = rank, climb
+                climb.end = tick + self._player.begin(climb.steps[0], measured)
+
+
+@dataclass
+class _Climb:
+    """How far up its ladder an event has come."""
+
+    steps: tuple[ResolvedStep, ...]
+    """The present one, and those to come."""
+    end: float
+    """Tick at which the present one's time is over."""

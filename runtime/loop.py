@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .command import JointCommand, Sample
+import numpy as np
+
+from .command import JointCommand, OperatorInput, Sample
 from .contract import Record
 from .controller import Controller
 from .errors import AndanteError
@@ -30,7 +32,6 @@ WINDOW = 100
 
 COUNTED = ("ticks", "decisions", "dropped", "refused", "starved", "saturations")
 """Counters that a report repeats."""
-_TIME_OVER = {State.WAIT_SENSORS: "never ready", State.READY: "never confirmed"}
 
 
 class LoopReport(Record, frozen=True):
@@ -128,8 +129,9 @@ class RealtimeLoop:
     clock: Clock | None = None
     """The system's monotonic clock when None; the robot's stamps must be of the same."""
     on_ready: Callable[[], None] | None = None
-    """Called whenever the controller becomes `READY` and its profile wants a confirmation; must return at
-    once, and have `confirm` called. An exception is an emergency stop."""
+    """Called whenever the controller becomes `READY` and its profile wants a confirmation, and again when one
+    could not be heeded (`Controller.waiting`); must return at once, and have `confirm` called. An exception
+    is an emergency stop."""
     operator: OperatorSource | None = None
     """What the operator has in hand."""
     observers: Sequence[Observer] = ()
@@ -143,6 +145,7 @@ class RealtimeLoop:
         self._e_stop: str | None = None
         size = len(command_components(contract))
         self._sample = Sample.allocate(profile.signals, len(profile.joints), size)
+        self._wishes = OperatorInput(np.zeros(size))
 
     def confirm(self) -> None:
         """Let the policy run.
@@ -178,7 +181,7 @@ class RealtimeLoop:
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
         timing = _Timing()
         controller.warmup()
-        self._failed = self._confirmed = False
+        self._failed = self._confirmed = self._unheeded = False
         with tuned(self.fifo_priority, self.cpu) as tuning:
             controller.activate()
             start_ns = clock.now_ns()
@@ -205,15 +208,16 @@ class RealtimeLoop:
                     self._attempt("observer failed", observe, tick, sample, command, lateness_ns, work_ns)
                 overrun = clock.now_ns() >= next_ns
                 timing.overruns += overrun
-                if controller.state is not state:
-                    state = controller.state
-                    if state is State.READY and controller.profile.confirm and self.on_ready is not None:
-                        self._attempt("operator failed to confirm", self.on_ready)
-                    if state in (State.READY, State.RUN):
-                        end_ns = next_ns - period_ns + duration_ns
+                changed, state = controller.state is not state, controller.state
+                asks = state is State.READY and controller.profile.confirm and (changed or self._unheeded)
+                if asks and self.on_ready is not None:
+                    self._attempt("operator failed to confirm", self.on_ready)
+                if changed and state in (State.READY, State.RUN):
+                    end_ns = next_ns - period_ns + duration_ns
                 if self.stopping is None and next_ns >= end_ns and state is not State.START:
-                    over = _TIME_OVER.get(state, "time over")
-                    self.stop(f"{over}: {controller.waiting}" if state is State.WAIT_SENSORS else over)
+                    waiting = controller.waiting
+                    over = "never confirmed" if state is State.READY else "time over"
+                    self.stop(over if waiting is None else f"never ready: {waiting}")
         stopped = "fault" if controller.fault is not None else self.stopping or "asked to"
         self.stopping = self._e_stop = None
         return self._report(timing, tuning.results, stopped)
@@ -246,7 +250,11 @@ class RealtimeLoop:
             sample.lose()
         self._consult()
         sample.answered, sample.delay_ticks = controller.answered, timing.delay_ticks
-        command = controller.tick(tick, sample)
+        try:
+            command = controller.tick(tick, sample)
+        except Exception as error:
+            self._failed = True
+            command = controller.give_up(f"the controller failed: {error!r}")
         if worker.inferences != timing.inferences:
             timing.inferences = worker.inferences
             timing.step.add(worker.inference_ns)
@@ -255,8 +263,9 @@ class RealtimeLoop:
                 timing.latencies_ns.append(worker.inference_ns)
                 period_ns = controller.contract.control_period_ns
                 timing.delay_ticks = _needed_ticks(timing.latencies_ns, period_ns)
-        if controller.state is not State.READY:
-            self._confirmed = False
+        ready = controller.state is State.READY
+        self._confirmed &= ready
+        self._unheeded &= ready
         if command.mode != "disabled":
             self._attempt(f"robot {self.robot.name!r} failed to write", self.robot.write, command)
         return command
@@ -272,11 +281,21 @@ class RealtimeLoop:
         wants.start = wants.stop = False
         wants.e_stop = None
         if self.operator is not None:
-            self._attempt("operator's device failed", self.operator.poll, wants, self._sample.now_ns)
-        wants.start |= self._confirmed
+            self._attempt("operator's device failed", self._poll, self.operator)
+        # A confirmation is for now: what it meets with later is not what the operator has seen.
+        if confirmed := self._confirmed:
+            wants.start, self._confirmed = True, False
+        self._unheeded = confirmed
         wants.stop |= self.stopping is not None
         for reason in (self._robot_stop, self._e_stop):
             wants.e_stop = reason if wants.e_stop is None else wants.e_stop
+
+    def _poll(self, operator: OperatorSource) -> None:
+        wishes = self._wishes
+        wishes.start = wishes.stop = False
+        wishes.e_stop = None
+        operator.poll(wishes, self._sample.now_ns)
+        self._sample.operator.take(wishes)
 
     def _attempt(self, what: str, act: Callable[..., object], *arguments: object) -> bool:
         """Call what others wrote. Whatever it raises, the robot must be stopped before anybody is told."""

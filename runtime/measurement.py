@@ -18,6 +18,8 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 """The graph reads float32: anything beyond is infinite to it."""
 NORM_TOLERANCE = 0.05
 """How far the square of an orientation's norm may be from 1."""
+AHEAD_NS = 1_000_000
+"""So far may a synchronised clock be ahead of this one."""
 LIMIT_EVENTS = {
     "joint_temperature": ("temperature", "at most {1:.4g}"),
     "battery_voltage": ("battery", "at least {0:.4g}"),
@@ -37,6 +39,8 @@ class Measurement:
     """`[Ja]`: whether all that is measured of the joint is finite."""
     stale: str | None
     """What is wrong with the time of the first signal that cannot be relied upon, as a phrase."""
+    lost: set[str]
+    """All that cannot be relied upon."""
     faults: list[tuple[str, str]]
     """Events, with their reasons, that the values themselves bring."""
 
@@ -80,6 +84,7 @@ class Measurement:
     def reset(self) -> None:
         """Nothing has been measured."""
         self.stale = None
+        self.lost = set()
         self.tilt = 0.0
         self.faults = []
         for _, _, stamps in self._stamps:
@@ -92,6 +97,7 @@ class Measurement:
             AndanteError: a signal has not the shape that the profile calls for.
         """
         self.stale = None
+        self.lost.clear()
         now_ns, received_ns, source_ns = sample.now_ns, sample.received_ns, sample.source_ns
         for name, view, stamps in self._stamps:
             found = sample.values[name]
@@ -99,8 +105,9 @@ class Measurement:
                 raise AndanteError(f"{name} has shape {found.shape}, expected {stamps.shape}")
             view[:] = found
             wrong = stamps.check(found, received_ns[name], source_ns[name], now_ns)
-            if wrong is not None and self.stale is None:
-                self.stale = f"{name} {wrong}"
+            if wrong is not None:
+                self.stale = self.stale or f"{name} {wrong}"
+                self.lost.add(name)
         if self.faults:
             self.faults.clear()
         self.usable.fill(True)
@@ -216,10 +223,12 @@ class _Stamps:
             elif source_ns < self._source_ns:
                 wrong = f"has a stamp {(self._source_ns - source_ns) * 1e-6:.1f} ms before the one before"
             self._source_ns = source_ns
+        if received_ns == NEVER_NS:
+            return "has not arrived"
         age_ns = now_ns - min(self._fresh_ns, received_ns)
         if self._clock == "synchronised":
-            early_ns = now_ns - source_ns
-            age_ns = early_ns if early_ns < 0 else max(age_ns, early_ns)
+            late_ns = now_ns - source_ns
+            age_ns = late_ns if late_ns < -AHEAD_NS else max(age_ns, late_ns)
         if age_ns < 0:
             return f"is stamped {-age_ns * 1e-6:.1f} ms in the future"
         if age_ns > self.max_age_ns:

@@ -29,12 +29,15 @@ START, STOP, E_STOP = 1, 2, 4
 MODES: tuple[Mode, ...] = ("disabled", "damping", "track")
 """By the number that a command carries."""
 COUNTERS = ("accepted", "lost", "old", "foreign", "mismatched", "malformed")
-"""What becomes of datagrams: taken; missing before a taken one; repeated or overtaken; of another address or
-a second sender; of other names; of another length, format or version, or not finite where it must be."""
+"""What becomes of datagrams: taken; missing before a taken one; repeated or overtaken; of another address, a
+second sender, or numbered beyond what the sender can have sent; of other names; of another length, format or version, or not finite where it must be."""
 LEASE_NS = 200_000_000
 """A receiver obeys one session; another one may begin only after so much silence."""
 MOST = 1024
 """Datagrams taken at once: a flood must not keep a control loop from its deadline."""
+FASTEST_NS = 100_000
+"""Between two datagrams of a sender. A number that this and a burst of `MOST` do not explain is not its own:
+once taken, it would make all that the sender really sends `old`."""
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _TIMESPEC = struct.Struct("@ll")
 _STAMP_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
@@ -155,6 +158,7 @@ class Receiver:
         self._remote = None if remote is None else address(remote)
         self._session: int | None = None
         self._sequence = 0
+        self._earliest_ns, self._clocks_ns = time.monotonic_ns(), _clocks_ns()
         scratch = bytearray(packet.size + 1)  # one more, to notice what is too long
         self._scratch = [scratch]
         self._source = memoryview(scratch)[: packet.size]
@@ -163,13 +167,16 @@ class Receiver:
 
     def receive(self) -> bool:
         """Take what has arrived, without waiting; whether `packet` is a newer one now."""
-        accepted = self.counters["accepted"]
+        accepted, begin_ns, clocks_ns = self.counters["accepted"], time.monotonic_ns(), _clocks_ns()
         for _ in range(MOST):
             try:
                 size, ancillary, _, sender = self._link.recvmsg_into(self._scratch, _STAMP_BYTES)
-            except OSError:
+            except OSError as error:
+                if isinstance(error, BlockingIOError):  # empty: what comes next cannot be older
+                    self._earliest_ns, self._clocks_ns = max(begin_ns, self._earliest_ns), clocks_ns
                 break
-            self._judge(size, sender, _arrival(ancillary[0][2]))
+            self._earliest_ns = self._arrival(ancillary[0][2], clocks_ns)
+            self._judge(size, sender, self._earliest_ns)
         return self.counters["accepted"] > accepted
 
     def fixed(self) -> tuple[Any, ...]:
@@ -179,6 +186,8 @@ class Receiver:
     def _judge(self, size: int, sender: Address, arrived_ns: int) -> None:
         packet, counters = self.packet, self.counters
         *start, layout, session, sequence, _ = HEADER.unpack_from(self._scratch[0])
+        known, silence_ns = session == self._session, arrived_ns - self.arrived_ns
+        lost = sequence - self._sequence - 1 if known else 0
         if self._remote not in (None, sender):
             counters["foreign"] += 1
         elif size < HEADER.size or tuple(start[:3]) != packet.start[:3]:
@@ -187,15 +196,25 @@ class Receiver:
             counters["mismatched"] += 1
         elif size != packet.size or start[3] != size or not self._finite():
             counters["malformed"] += 1
-        elif session != self._session and arrived_ns - self.arrived_ns < LEASE_NS:
+        elif lost > MOST + silence_ns // FASTEST_NS or not (known or silence_ns >= LEASE_NS):
             counters["foreign"] += 1
-        elif session == self._session and sequence <= self._sequence:
+        elif lost < 0:
             counters["old"] += 1
         else:
-            counters["lost"] += sequence - self._sequence - 1 if session == self._session else 0
+            counters["lost"] += lost
             counters["accepted"] += 1
             self._session, self._sequence, self.arrived_ns = session, sequence, arrived_ns
             self._target[:] = self._source
+
+    def _arrival(self, timespec: bytes, clocks_ns: int) -> int:
+        """The kernel's stamp on the monotonic clock: what waited in the queue must not count as fresh.
+
+        The system clock may have been set meanwhile, either way: then the older reading counts; but nothing
+        came before the queue was last empty, before what was in front of it, or after now.
+        """
+        seconds, nanoseconds = _TIMESPEC.unpack(timespec)
+        stamp_ns: int = seconds * 10**9 + nanoseconds - max(clocks_ns, self._clocks_ns)
+        return min(max(stamp_ns, self._earliest_ns), time.monotonic_ns())
 
     def _finite(self) -> bool:
         return self._values is None or bool(np.isfinite(self._values).all())
@@ -225,9 +244,6 @@ class Duplex:
         self._link.close()
 
 
-def _arrival(timespec: bytes) -> int:
-    """The kernel's stamp on the monotonic clock: what waited in the queue must not count as fresh."""
-    seconds, nanoseconds = _TIMESPEC.unpack(timespec)
-    now_ns = time.monotonic_ns()
-    waited_ns: int = time.time_ns() - (seconds * 10**9 + nanoseconds)
-    return now_ns - max(0, waited_ns)
+def _clocks_ns() -> int:
+    """What the system clock is ahead of the monotonic one."""
+    return time.time_ns() - time.monotonic_ns()

@@ -190,11 +190,15 @@ def check_golden_trace(path: str | Path) -> tuple[Artifact, PolicySession, Devia
     """Read a policy file, its digest included, and replay its golden trace; the memory is reset after it.
 
     Raises:
-        ArtifactError: the file is not a whole policy file.
+        ArtifactError: the file is not a whole policy file, or its graph fails.
     """
     artifact = read_artifact(path)
     session = PolicySession(artifact.model, artifact.contract, artifact.digest, path)
-    return artifact, session, replay(session, artifact.trace)
+    try:
+        return artifact, session, replay(session, artifact.trace)
+    except Exception as error:  # of onnxruntime, whose types have no common base
+        reason = " ".join(str(error).split())
+        raise ArtifactError(f"{path}: the graph fails on its golden trace: {reason}") from None
 
 
 def replay(session: PolicySession, trace: Trace) -> Deviation:

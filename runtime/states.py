@@ -23,7 +23,7 @@ class State(Enum):
     FALLBACK = "fallback"
     """A step of the fallback table that has a duration."""
     FAULT = "fault"
-    """The last step of the fallback table, until cleared."""
+    """The last step of an event's ladder, or a harder one of another's, until cleared."""
 
 
 class Reset(Enum):

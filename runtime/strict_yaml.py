@@ -1,7 +1,11 @@
-"""YAML of plain values, in which no key of a mapping is given twice: the last would win in silence."""
+"""YAML of plain values, without what YAML 1.1 takes in silence for something else.
+
+A key given twice, of which the last would win; and numbers to the base of 60 (1:30 is 90) or 8 (010 is 8).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -13,10 +17,16 @@ def load_yaml(data: bytes) -> Any:
     Raises:
         yaml.YAMLError: names the line of the fault.
     """
-    return yaml.load(data, _UniqueKeys)
+    return yaml.load(data, _Strict)
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _Strict(yaml.SafeLoader):
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        if node.tag.endswith((":int", ":float")) and re.search(r":|^[-+]?0\d", node.value):
+            raise yaml.MarkedYAMLError(None, None, f"number {node.value!r} is ambiguous", node.start_mark)
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         keys = [key.value for key, _ in node.value]

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
+import textwrap
 from typing import Annotated
 
 import tyro
 
 from .spec import FAMILIES, TASKS, get_spec
+from .spec.added import added_names
 from .spec.describe import describe
 
 
 def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
-    """List the tasks, or describe one.
+    """List the tasks, or describe one: its table, and the recipe that it is trained with.
 
     Args:
         name: Task to describe.
     """
     if name is not None:
         print(describe(get_spec(name)))
+        # What a task is trained with is the trainer's affair: it is asked for by name, and only here.
+        recipe = importlib.import_module("andante.train.recipes").recipe_options(name)
+        print(f"\nrecipe, as options of `andante train {name}`:")
+        unbroken = "  ".join(option.replace(" ", "\xa0") for option in recipe)
+        lines = textwrap.wrap(unbroken, 100, break_on_hyphens=False)
+        print(textwrap.indent("\n".join(lines), "  ").replace("\xa0", " "))
         return
     rows = [("task", "return to expect", "what")]
     for spec in TASKS.values():
@@ -26,4 +35,4 @@ def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
-    print(f"\nalso: {', '.join(FAMILIES)}")
+    print(f"\nalso: {', '.join([*FAMILIES, *added_names()])}")

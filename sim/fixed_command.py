@@ -18,8 +18,11 @@ class FixedCommand:
         """`values`: one number per component, separated by commas.
 
         Raises:
-            AndanteError: too few, too many, no number, or outside the range that training covered.
+            AndanteError: too few, too many, no number, or outside the range that training covered; or a
+                policy that cannot be commanded.
         """
+        if not components:
+            raise AndanteError(f"fixed command: this policy has no command, found {values!r}")
         names = ", ".join(component.name for component in components)
         try:
             self._command = np.array([float(value) for value in values.split(",")])

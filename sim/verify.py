@@ -11,6 +11,7 @@ import numpy as np
 
 from andante.runtime.artifact import Artifact
 from andante.runtime.errors import AndanteError
+from andante.runtime.profile import Profile
 
 from .closed_loop import closed_loop
 from .spec.randomization import Randomization
@@ -52,11 +53,14 @@ class ClosedLoopCheck:
         run = self.result
         returns = f"return {self.measured:.3f}, the run's {run.trained:.3f}, random {run.random_return:.3f}"
         apart = f"{self.deviation:.2%} apart (at most {RETURN_TOLERANCE:.0%})"
-        return f"{returns}, {run.episodes} episodes: {apart}"
+        faults = f"{len(self.faults)} of {run.episodes} episodes ended in a fault; " if self.faults else ""
+        return f"{faults}{returns}, {run.episodes} episodes: {apart}"
 
 
-def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
+def check_closed_loop(artifact: Artifact, run_dir: Path, profile: Profile | None = None) -> ClosedLoopCheck:
     """Run the episodes of the run's evaluation with the policy file: same seed, same initial states.
+
+    `profile` is as of `closed_loop`.
 
     Raises:
         AndanteError: `run_dir` has no readable `result.json`, a run that is no better than random, or one
@@ -66,7 +70,7 @@ def check_closed_loop(artifact: Artifact, run_dir: Path) -> ClosedLoopCheck:
     _require_nominal(run_dir)
     if result.task != artifact.contract.task:
         raise AndanteError(f"{run_dir}: a run of task {result.task!r}, policy for {artifact.contract.task!r}")
-    loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed)
+    loop = closed_loop(artifact.path, artifact.contract.task, result.episodes, result.seed, profile)
     return ClosedLoopCheck(float(np.mean(loop.returns)), loop.faults, result)
 
 

@@ -13,8 +13,9 @@ import onnx
 import pytest
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
+from andante.export.seal import seal
 from andante.runtime import wire
-from andante.runtime.artifact import MAX_BYTES, Trace, read_artifact, seal
+from andante.runtime.artifact import MAX_BYTES, Trace, read_artifact
 from andante.runtime.contract import Contract, Source, Trained
 from andante.runtime.errors import ArtifactError
 

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 import yaml
 from conftest import andante
+from small_policy import write_small_policy
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
-from andante.runtime.artifact import Trace, seal
+from andante.export.seal import seal
+from andante.runtime.artifact import Trace
 from andante.runtime.cli import COMMANDS, main
+from andante.runtime.profile import SHIPPED
+from andante.sim.closed_loop import closed_loop
 
 
 @pytest.fixture
@@ -105,8 +109,8 @@ def test_verify_fails_where_the_golden_trace_is_not_reproduced(policy, capsys):
     assert "golden trace  FAILED" in capsys.readouterr().out
 
 
-def result_json(returned: float, episodes: int, task: str = "tiny") -> str:
-    fields = {"task": task, "return": returned, "random_return": 1.0, "episodes": episodes, "seed": 0}
+def result_json(returned: float, episodes: int, task: str = "tiny", random: float = 1.0) -> str:
+    fields = {"task": task, "return": returned, "random_return": random, "episodes": episodes, "seed": 0}
     return json.dumps(fields)
 
 
@@ -133,6 +137,27 @@ def test_verify_refuses_a_run_of_another_task(policy, tmp_path, capsys):
     (tmp_path / "result.json").write_text(result_json(2.0, episodes=2, task="balance"))
     assert main(["verify", str(policy), "--run", str(tmp_path)]) == 1
     assert "a run of task 'balance', policy for 'tiny'" in capsys.readouterr().err
+
+
+def test_verify_takes_a_profile_and_says_that_faults_alone_failed_the_closed_loop(tmp_path, capsys):
+    task, path = "pendulum-swingup-blind", write_small_policy(tmp_path / "pendulum.onnx")
+    returned = float(closed_loop(path, task, 2, seed=0).returns.mean())
+    (tmp_path / "result.json").write_text(result_json(returned, 2, task, -1e9))
+    (tmp_path / "slow.yaml").write_text(
+        (SHIPPED / "pendulum.yaml").read_text().replace("velocity: 60.0", "velocity: 2.0")
+    )
+    words = ["verify", str(path), "--run", str(tmp_path)]
+    assert main(words) == 0
+    assert "closed loop   ok" in capsys.readouterr().out
+    assert main([*words, "--profile", str(tmp_path / "slow.yaml")]) == 1
+    told = capsys.readouterr().out
+    assert "closed loop   FAILED  1 of 2 episodes ended in a fault; return " in told
+    assert "episode 1: limit" in told
+
+
+def test_verify_refuses_a_profile_without_a_run_to_compare_with(policy, capsys):
+    assert main(["verify", str(policy), "--profile", "pendulum"]) == 1
+    assert "give the run's folder with --run" in capsys.readouterr().err
 
 
 def test_export_of_what_is_no_run_is_one_line(tmp_path, capsys):

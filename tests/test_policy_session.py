@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
-from andante.runtime.artifact import Trace, read_artifact, seal
+from andante.export.seal import seal
+from andante.runtime.artifact import Trace, read_artifact
 from andante.runtime.contract import Source, StateTensor
 from andante.runtime.errors import ArtifactError
 from andante.runtime.policy import PolicySession, load_policy, replay

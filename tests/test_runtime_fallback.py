@@ -153,12 +153,80 @@ def test_harder_step_takes_over_and_a_softer_one_never(arm, first):
     )
     rig.q[0] = 1.6
     rig.tick()
-    before = rig.controller._fallback._steps[0].kind
+    before = rig.controller._fallback._player._step.kind
     rig.tick(e_stop="hold")
-    after = rig.controller._fallback._steps[0].kind
+    after = rig.controller._fallback._player._step.kind
     assert (after is before) == (first != "brake")
     assert rig.tick(age_ns=10**9).mode == "disabled"
     assert rig.controller.fault.startswith("limit: ")
+
+
+HOLD = {"action": "hold", "gains": "hold"}
+HOLD_A_WHILE = HOLD | {"duration_s": 0.1}
+CROUCH = {"action": "track", "gains": "hold", "duration_s": 0.2, "pose": {"lift": 0.0, "spin": 1.0}}
+
+
+def modes_until(rig: Rig, ticks: int, **operator) -> str:
+    """A letter per tick: what is commanded."""
+    return "".join(rig.tick(**operator).mode[0] for _ in range(ticks))
+
+
+def test_emergency_stop_climbs_its_ladder_while_another_event_is_held_for_good(arm):
+    rig = arm(limit=[HOLD], e_stop=[HOLD_A_WHILE, DAMP]).go(State.RUN)
+    rig.q[0] = 1.6
+    assert modes_until(rig, 3) == "ttt" and rig.state is State.FAULT
+    assert modes_until(rig, 8, e_stop="pressed") == "ttttt" + "ddd"
+    assert rig.state is State.FAULT and rig.controller.fault.startswith("limit: ")
+
+
+def test_each_event_climbs_at_its_own_pace_and_the_hardest_step_is_played(arm):
+    rig = arm(limit=[HOLD | {"duration_s": 10.0}, DAMP], e_stop=[HOLD_A_WHILE, DAMP]).go(State.RUN)
+    rig.q[0] = 1.6
+    rig.tick()
+    assert modes_until(rig, 7, e_stop="pressed") == "ttttt" + "dd"
+    assert rig.state is State.FAULT
+
+
+def test_a_harder_end_is_reached_although_another_ladder_has_begun_harder(arm):
+    rig = arm(e_stop=[HOLD_A_WHILE, {"action": "external"}], limit=[DAMP]).go(State.RUN)
+    rig.tick(e_stop="pressed")
+    rig.q[0] = 1.6
+    seen = [(rig.tick().mode, rig.state) for _ in range(6)]
+    assert seen == [("damping", State.FALLBACK)] * 4 + [("disabled", State.FAULT)] * 2
+
+
+def test_another_events_time_ends_a_motion_that_is_under_way(arm):
+    rig = arm(limit=[CROUCH, DAMP], e_stop=[HOLD_A_WHILE, DAMP]).go(State.RUN)
+    rig.q[0] = 1.6
+    rig.tick()
+    assert modes_until(rig, 7, e_stop="pressed") == "ttttt" + "dd"
+
+
+@pytest.mark.parametrize("state", [State.FALLBACK, State.FAULT])
+def test_after_a_long_gap_a_step_begins_anew_from_where_the_joints_are(arm, state):
+    ladder = [HOLD] if state is State.FAULT else [HOLD | {"duration_s": 100.0}, DAMP]
+    rig = arm(e_stop=ladder).go(State.RUN)
+    rig.q[:] = [0.2, 0.0]
+    assert rig.tick(e_stop="pressed").q.tolist() == [0.2, 0.0]
+    rig.q[:] = [0.9, 1.0]
+    assert rig.tick(skip=2).q.tolist() == [0.2, 0.0]  # no more than the contract allows
+    assert rig.tick(skip=40).q.tolist() == [0.9, 1.0]
+    assert rig.state is state
+    assert rig.tick().q.tolist() == [0.9, 1.0]
+
+
+def test_after_a_long_gap_a_crouch_goes_on_smoothly_and_to_its_end(arm):
+    rig = arm(e_stop=[CROUCH, DAMP]).go(State.RUN)
+    rig.q[:] = [0.4, 0.2]
+    for _ in range(4):
+        rig.tick(e_stop="crouch")
+    rig.q[:] = [0.9, -1.0]
+    commands = [rig.tick(skip=40)]
+    assert np.abs(commands[0].q - [0.9, -1.0]).max() < 0.02
+    while rig.state is State.FALLBACK:
+        commands.append(rig.tick())
+    assert [command.mode for command in commands] == ["track"] * 10 + ["damping"]
+    np.testing.assert_allclose(commands[-2].q, [0.0, 1.0], atol=1e-9)
 
 
 def test_step_is_forgotten_when_a_new_run_begins(arm):

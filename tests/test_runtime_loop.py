@@ -387,7 +387,7 @@ def test_sensors_that_never_come_are_told(pendulum):
     robot.read = lambda: silent
     report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
     assert (report.decisions, report.faults) == (0, ())
-    assert report.stopped.startswith("never ready: joint_position is ")
+    assert report.stopped == "never ready: joint_position has not arrived"
 
 
 def test_question_that_fails_is_a_reported_fault(tmp_path):

@@ -22,9 +22,10 @@ from andante.sim.robot import SimRobot
 from andante.sim.spec import TASKS, get_spec
 from andante.sim.spec.describe import describe
 from andante.sim.spec.legged import REWARD, LeggedRobot
-from andante.sim.spec.legged.file import EXAMPLES, _read
+from andante.sim.spec.legged.file import EXAMPLES, LeggedFile
 from andante.sim.spec.models import ROBOTS, build_model
 from andante.sim.spec.quadruped import QUADRUPED
+from andante.sim.spec.yaml_file import read_yaml
 from andante.sim.task import ORDERS, Sensors, Ticks, sensor_columns
 from andante.sim.tasks import get_task, hexapod, quadruped
 from andante.train.ppo import PPO
@@ -436,11 +437,16 @@ def test_the_quadruped_under_another_name_with_its_joints_in_another_order_is_th
         (("name: b_hip", "name: a_hip"), r"stool.yaml: joint named twice: a_hip"),
         (("name: b_hip", "name: tail"), r"stool.yaml: joints: 'tail' needs a target range"),
         (("pose: -0.8, kp", "pose: -2.8, kp"), r"stool.yaml: joint 'd_knee': pose must be within target"),
-        (("[-0.5, 1.5]", "[1.5, -0.5]"), r"stool.yaml: lin_vel_x must be \[low, high\], found \[1.5, -0.5\]"),
+        (("[-0.5, 1.5]", "[1.5, -0.5]"), r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[1.5, -0.5\]"),
+        (("[-0.5, 1.5]", "[0, 0]"), r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[0"),
         (("[-1.5, 0.5]", "[0.5, -1.5]"), r"stool.yaml: joint 'a_knee': target must be \[low, high\]"),
         (("[0.0, 0.5, 0.5, 0.0]", "[0.0, 0.5]"), r"gait: phases must have one value per foot, 4, found 2"),
         (("alive: 7.0", "fun: 7.0"), r"weights: no reward term 'fun'; terms: linear_velocity"),
-        (("height: 0.29", "heigth: 0.29"), r"stool.yaml: Object .*(unknown field `heigth`|`height`)"),
+        (("height: 0.29", "heigth: 0.29"), r"stool.yaml: .*unknown field `heigth`; fields: base, imu, .*mjcf"),
+        (
+            ("pose: 0.4, kp", "pse: 0.4, kp"),
+            r"unknown field `pse` - at `\$.joints\[0\]`; fields: name, pose, kp, kd, target, sideways$",
+        ),
         (("height: 0.29", "height: 0.29\nheight: 0.3"), r"stool.yaml: .*key 'height' given twice"),
         (("kp: 30.0", "kp: -30.0"), r"stool.yaml: Expected `float` > 0.0 - at `\$.joints\[0\].kp`"),
         (("mjcf: stool.xml", "mjcf: stool.xml\nmenagerie: go1"), r"either mjcf or menagerie must say"),
@@ -462,13 +468,13 @@ def test_an_mjcf_that_does_not_parse_is_one_line(stool, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_answered_with_the_examples():
-    with pytest.raises(AndanteError, match=r"no file 'zebra.yaml'; examples: g1.yaml, go1.yaml"):
+    with pytest.raises(AndanteError, match=r"no file 'zebra.yaml' in /.*; examples: g1.yaml, go1.yaml"):
         get_spec("legged/zebra.yaml")
 
 
 @pytest.mark.parametrize(("name", "joints"), [("go1", 12), ("g1", 29)])
 def test_the_examples_are_sound(name, joints):
-    robot = _read(EXAMPLES / f"{name}.yaml")
+    robot = read_yaml(EXAMPLES / f"{name}.yaml", LeggedFile)
     assert robot.menagerie == f"unitree_{name}"
     assert isinstance(robot, LeggedRobot)
     assert len(robot.joints) == joints

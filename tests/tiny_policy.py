@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from andante.runtime.artifact import Trace, seal
+from andante.export.seal import seal
+from andante.runtime.artifact import Trace
 from andante.runtime.contract import (
     SCHEMA,
     ActionTerm,

@@ -25,11 +25,11 @@ def check_recipe(task: Task, seed: int = 0, run_dir: Path | None = None) -> int:
         run_dir: Folder to keep the run in, where one that was interrupted goes on; a temporary one
             unless given.
     """
+    set_threads()
     config = msgspec.structs.replace(get_recipe(task), seed=seed)
     expected = expected_return(config)
     if expected is None:
         raise AndanteError(f"task {config.task!r} does not say what return to expect of its recipe")
-    set_threads()
 
     # Not before: `--help` answers without torch, and threads are read when it is loaded.
     from .checkpoint import Checkpoint, read_result

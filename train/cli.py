@@ -78,8 +78,8 @@ def train(
     """
     if resume and overwrite:
         raise AndanteError("--resume and --overwrite exclude each other")
-    base = get_recipe(task) if config is None else read_config(config)
     set_threads()
+    base = get_recipe(task) if config is None else read_config(config)
 
     # Not before: `--help` answers without torch, which reads the number of threads when it is loaded.
     from .checkpoint import Checkpoint

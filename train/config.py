@@ -142,7 +142,7 @@ class TrainConfig(Record, frozen=True):
     task: str
     """Task name, see `andante tasks`."""
     ticks: int
-    """Budget: control ticks over all worlds."""
+    """Budget: control ticks over all worlds, rounded up to whole iterations."""
     policy: PolicyConfig = PolicyConfig()
     """The network."""
     ppo: PPOConfig = PPOConfig()

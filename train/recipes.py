@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from andante.runtime.contract import Record
 from andante.sim.spec import get_spec
 
 from .config import PolicyConfig, PPOConfig, TrainConfig
@@ -86,6 +87,22 @@ def get_recipe(task: str) -> TrainConfig:
     # Environments of other packages are stepped one after the other, in Python.
     worlds = 32 if name.startswith(("gym/", "popgym/")) else 256
     return RECIPES.get(name) or TrainConfig(task=name, ticks=3_000_000, num_worlds=worlds)
+
+
+def recipe_options(task: str) -> list[str]:
+    """A task's recipe, every field of it, as options of `andante train`.
+
+    Raises:
+        AndanteError: unknown task; lists the names.
+    """
+    recipe = get_recipe(task)
+    options = []
+    for prefix, part in (("", recipe), ("", recipe.policy), ("ppo.", recipe.ppo)):
+        for name, value in msgspec.structs.asdict(part).items():
+            if not isinstance(value, Record) and name != "task":
+                values = value if isinstance(value, tuple) else (value,)
+                options.append(" ".join([f"--{prefix}{name.replace('_', '-')}", *map(str, values)]))
+    return options
 
 
 INCIDENTAL = ("seed", "device", "threads", "checkpoint_seconds")

@@ -91,11 +91,12 @@ def sweep(
         task: Task name, see `andante tasks`.
         run_dir: Folder of all the runs, and of `sweep.csv`.
         seeds: Of the trainings.
-        set_: Fields to set, as in config.json, with the values to try: ppo.gamma=0.98,0.99
+        set_: Fields to set, as in config.json, with the values to try: ppo.gamma=0.98,0.99. A value that is
+            a list is written as one: ppo.smoothness=[0,0,0],[0,0,0.003]
         jobs: Runs at a time.
     """
-    recipe = get_recipe(task)
     set_threads()
+    recipe = get_recipe(task)
     if jobs < 1 or not seeds:
         raise AndanteError(f"expected at least one job and one seed, found {jobs} and {len(seeds)}")
     trials = [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import msgspec
 import tyro
@@ -18,7 +19,7 @@ import tyro
 from ..cli import discard_output
 from ..controller import Controller
 from ..errors import AndanteError
-from ..loop import Observer, RealtimeLoop
+from ..loop import RealtimeLoop
 from ..operator import command_components, open_operator
 from ..planner import Mode
 from ..policy import load_policy
@@ -80,80 +81,95 @@ def run(
     robot_profile = load_profile(session.contract.robot_model if profile is None else profile)
     worker = AsynchronousWorker(session) if asynchronous else None
     controller = Controller(session, robot_profile, execution_horizon, worker, inference_delay, mode, overlap)
-    if report is not None:
-        _write(report, b"", "ab")  # what is wrong with it is told before the run
     if fast and robot != "sim":
         raise AndanteError(f"--fast is for --robot sim, whose clock is the simulation's, found {robot!r}")
-    observers: list[Observer] = []
-    with ExitStack() as opened:
-        opened.callback(controller.close)
-        recorder = recording.open(controller, fifo_priority is not None)
-        if recorder is not None:
-            opened.callback(recorder.close)
-            observers.append(recorder.add)
+    if command.startswith("fixed") and robot != "sim":
+        raise AndanteError(f"--command {command}: for --robot sim only, found {robot!r}: nobody could let go")
+    if report is not None:
+        if recording.record is not None and os.path.realpath(report) == os.path.realpath(recording.record):
+            raise AndanteError(f"{report}: asked for as report and as recording")
+        _write(report, b"")  # what is wrong with it is told before the run
+        report.unlink()  # there is none until the run is over
+    running: list[RealtimeLoop] = []
+    troubles: list[str] = []
+    with _interrupts(running) as received, ExitStack() as opened:
+
+        def finally_do(what: str, act: Callable[[], None]) -> None:
+            opened.callback(_attempt, troubles, what, act)
+
+        finally_do("close the controller", controller.close)
         machine = open_robot(robot, robot_option, session.contract, robot_profile)
-        opened.callback(machine.close)
+        finally_do(f"close robot {robot!r}", machine.close)
         page = viewing.open(controller, machine, lambda: loop)
         if page is not None:
-            opened.callback(page.close)
-            observers.append(page.after_tick)
-            print(f"view at {page.url}", flush=True)
-        if command.startswith("fixed") and robot != "sim":
-            raise AndanteError(
-                f"--command {command}: for --robot sim only, found {robot!r}: nobody could let go"
-            )
+            finally_do("close the page", page.close)
         operator = open_operator(command, command_components(session.contract))
         if operator is not None:
-            opened.callback(operator.close)
+            finally_do("close the operator's device", operator.close)
         driven = machine if page is None else page.robot
         clock = VirtualClock() if fast else None
-
-        def on_ready() -> None:
-            if yes:
-                loop.confirm()
-            elif operator is not None and operator.hint:
-                print(f"ready; {operator.hint}", flush=True)
-            else:
-                asking.ask()
-
-        loop = RealtimeLoop(controller, driven, fifo_priority, cpu, clock, on_ready, operator, observers)
-        asking = _Asking(loop)
-        with _interrupts(loop) as received:
-            result = loop.run(seconds)
+        loop = RealtimeLoop(controller, driven, fifo_priority, cpu, clock, operator=operator)
+        loop.on_ready = loop.confirm if yes else _Asking(loop, operator and operator.hint).ask
+        recorder = recording.open(controller, fifo_priority is not None)
+        if recorder is not None:
+            finally_do("close the recording", recorder.close)
+        # The page may restart the controller: what the tick was is recorded before.
+        loop.observers = [each for each in (recorder and recorder.add, page and page.after_tick) if each]
+        if page is not None:
+            print(f"view at {page.url}", flush=True)
+        running.append(loop)
+        result = loop.run(seconds)
         link = getattr(machine, "link", None)
-    try:
         if report is not None:
-            _write(report, msgspec.json.format(msgspec.json.encode(result)) + b"\n")
-    finally:
-        told = {"datagrams": link, "recording": recorder and recorder.told, "view": page and page.error}
-        lines = [f"{name:<12} {text}" for name, text in told.items() if text is not None]
-        _print("\n".join([str(result), *lines]), result.faults)
+            text = msgspec.json.format(msgspec.json.encode(result)) + b"\n"
+            finally_do("write the report", lambda: _write(report, text))
+    told = {"datagrams": link, "recording": recorder and recorder.told, "view": page and page.error}
+    lines = [f"{name:<12} {text}" for name, text in told.items() if text is not None]
+    _print("\n".join([str(result), *lines]), result.faults)
+    if troubles:
+        raise AndanteError("; ".join(troubles))
     if received and not result.faults:
         return 128 + received[-1]
     return 1 if result.faults or not result.decisions else 0
 
 
-def _write(path: Path, content: bytes, mode: str = "wb") -> None:
+def _attempt(troubles: list[str], what: str, act: Callable[[], None]) -> None:
     try:
-        with path.open(mode) as file:
-            file.write(content)
+        act()
+    except Exception as error:  # the rest must be closed and told nevertheless
+        troubles.append(str(error) if isinstance(error, AndanteError) else f"cannot {what}: {error!r}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of it or nothing."""
+    target = Path(os.path.realpath(path))
+    part = Path(f"{target}.part")
+    try:
+        if target.exists() and not target.is_file():
+            raise AndanteError(f"{path}: no regular file, cannot write the report")
+        part.write_bytes(content)
+        part.replace(target)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink()
         raise AndanteError(f"{path}: {error.strerror}, cannot write the report") from None
 
 
 def _print(text: str, faults: tuple[str, ...]) -> None:
     try:
         print(text, flush=True)
-    except OSError as error:  # whoever read the output has left
+    except (OSError, KeyboardInterrupt) as error:  # whoever read the output has left, or reads no more
         discard_output()
-        told = "; ".join(faults) or "none"
+        told, why = "; ".join(faults) or "none", getattr(error, "strerror", "interrupted")
         with suppress(OSError):
-            print(f"andante: cannot print the report ({error.strerror}); faults: {told}", file=sys.stderr)
+            print(f"andante: cannot print the report ({why}); faults: {told}", file=sys.stderr)
 
 
 @contextmanager
-def _interrupts(loop: RealtimeLoop) -> Iterator[list[int]]:
-    """While in force, the first SIGINT, SIGTERM or SIGHUP stops softly, the next one at once.
+def _interrupts(running: list[RealtimeLoop]) -> Iterator[list[int]]:
+    """While in force, the first SIGINT, SIGTERM or SIGHUP stops the loop softly, the next one at once.
+
+    Before a loop is `running` they end the command.
 
     Yields:
         The signals received.
@@ -161,10 +177,12 @@ def _interrupts(loop: RealtimeLoop) -> Iterator[list[int]]:
     received: list[int] = []
 
     def handle(number: int, _frame: FrameType | None) -> None:
+        if not running:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         if received:
-            loop.emergency_stop("operator interrupted twice")
+            running[0].emergency_stop("operator interrupted twice")
         received.append(number)
-        loop.stop()
+        running[0].stop()
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` means it
@@ -178,26 +196,42 @@ def _interrupts(loop: RealtimeLoop) -> Iterator[list[int]]:
 
 
 class _Asking:
-    """Asks at standard input, with one reader for the life of a loop: a second would take its line."""
+    """Tells that the robot is ready, and asks at standard input where the operator has no device.
 
-    def __init__(self, loop: RealtimeLoop) -> None:
-        self._loop = loop
-        self._asked = threading.Event()
-        self._reader = threading.Thread(target=self._read, daemon=True)
+    In threads of its own: neither who does not read nor who does not answer may stop the loop. With one reader
+    for the life of the loop: a second would take its line.
+    """
 
-    def ask(self) -> None:
-        """Ask; the answer comes from a thread, while the loop goes on."""
-        with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
-            termios.tcflush(0, termios.TCIFLUSH)
-        self._asked.set()
-        print("ready; press Enter to let the policy run", flush=True)
-        if not self._reader.ident:
-            self._reader.start()
+    def __init__(self, loop: RealtimeLoop, hint: str | None) -> None:
+        self._loop, self._hint = loop, hint
+        self._ready, self._asked = threading.Event(), threading.Event()
+        self.ask = self._ready.set
+        for serve in (self._tell, self._read):
+            threading.Thread(target=serve, daemon=True).start()
+
+    def _tell(self) -> None:
+        while self._ready.wait():
+            self._ready.clear()
+            if not self._hint:
+                with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
+                    termios.tcflush(0, termios.TCIFLUSH)
+                self._asked.set()
+            if not _say(f"ready; {self._hint or 'press Enter to let the policy run'}", sys.stdout):
+                self._loop.stop("nobody reads the output")
 
     def _read(self) -> None:
-        while self._asked.wait() and sys.stdin.readline():
-            self._asked.clear()
-            with suppress(AndanteError):  # READY no longer
-                self._loop.confirm()
-        print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)
+        with suppress(OSError, ValueError):  # cannot be read, or is no text
+            while self._asked.wait() and sys.stdin is not None and sys.stdin.readline():
+                self._asked.clear()
+                with suppress(AndanteError):  # READY no longer
+                    self._loop.confirm()
         self._loop.stop()
+        _say("andante: nobody at standard input; --yes confirms without asking", sys.stderr)
+
+
+def _say(text: str, stream: TextIO | None) -> bool:
+    """Print past the stream's buffer, whose lock a thread would hold while nobody reads; whether it could."""
+    try:
+        return stream is None or os.write(stream.fileno(), f"{text}\n".encode()) > 0
+    except OSError:
+        return False

@@ -47,10 +47,10 @@ def open_operator(name: str, components: tuple[CommandComponent, ...]) -> Operat
         AndanteError: no such kind, the device is not there, or has too few keys or axes.
     """
     kind, _, where = name.partition(":")
-    if kind == "none":
+    if name == "none":
         return None
-    if kind not in OPERATORS:
-        raise AndanteError(f"no operator's device {kind!r}; devices: none, {', '.join(OPERATORS)}")
+    if kind not in OPERATORS or (kind == "keyboard" and where):
+        raise AndanteError(f"no operator's device {name!r}; devices: none, {', '.join(OPERATORS)}")
     module, name = OPERATORS[kind]
     device: Callable[..., OperatorSource] = getattr(importlib.import_module(f"andante.{module}"), name)
     return device(components, where) if where else device(components)

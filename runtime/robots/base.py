@@ -7,6 +7,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Protocol
 
+import msgspec
+
 from ..command import JointCommand, Sample
 from ..contract import Contract
 from ..errors import AndanteError
@@ -55,17 +57,24 @@ def find_robot(name: str) -> Callable[..., Robot]:
 
 
 def open_robot(name: str, options: tuple[str, ...], contract: Contract, profile: Profile) -> Robot:
-    """Find a robot and open it with options written as `name=value`.
+    """Find a robot and open it with options written as `name=value`, of the types that its class declares.
 
     Raises:
-        AndanteError: no such robot, or no such option of it.
+        AndanteError: no such robot, no such option of it, one of another type, or one missing.
     """
     robot = find_robot(name)
-    known = list(inspect.signature(robot).parameters)[2:]
-    given: dict[str, str | int] = {}
+    parameters = list(inspect.signature(robot).parameters.values())[2:]
+    known = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    given: dict[str, str] = {}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or key not in known:
             raise AndanteError(f"robot {name!r} has no option {option!r}; name=value of {', '.join(known)}")
-        given[key] = int(value) if value.isdecimal() else value
-    return robot(contract, profile, **given)
+        given[key] = value
+    fields = [(p.name, p.annotation) for p in known.values() if p.name in given or p.default is p.empty]
+    kind = msgspec.defstruct("Options", fields, module=robot.__module__)
+    try:
+        found = msgspec.convert(given, kind, strict=False, dec_hook=lambda kind, value: kind(value))
+    except msgspec.ValidationError as error:
+        raise AndanteError(f"robot {name!r} with options [{', '.join(options)}]: {error}") from None
+    return robot(contract, profile, **msgspec.structs.asdict(found))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from andante.runtime.errors import AndanteError
 
+from .added import added_names, added_task
 from .arm_push import ARM_PUSH
 from .arm_reach import ARM_REACH
 from .cartpole import CARTPOLE
@@ -61,18 +62,23 @@ def has_physics(name: str) -> bool:
 
 
 def get_spec(name: str) -> TaskSpec:
-    """The task of that name.
+    """The task of that name, of this package or of another.
 
     Raises:
         AndanteError: unknown name; lists the names. Or what comes after its slash is not right.
     """
     if name in TASKS:
         return TASKS[name]
+    if (added := added_task(name)) is not None:
+        declared: TaskSpec = added.spec
+        return declared
     family, slash, _ = name.partition("/")
     for form, declare in FAMILIES.items():
         if form == name or (slash and form.startswith(family + slash)):
             return declare(name)
-    raise AndanteError(f"no task {name!r}; tasks: {', '.join([*TASKS, *FAMILIES])}")
+    if name.endswith((".yaml", ".yml")):
+        raise AndanteError(f"no task {name!r}; did you mean 'legged/{name}'?")
+    raise AndanteError(f"no task {name!r}; tasks: {', '.join([*TASKS, *FAMILIES, *added_names()])}")
 
 
 __all__ = ["FAMILIES", "TASKS", "Feature", "JointStart", "TaskSpec", "get_spec", "has_physics"]

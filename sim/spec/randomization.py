@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-import yaml
 
 from andante.runtime.contract import Record
 from andante.runtime.errors import AndanteError
-from andante.runtime.strict_yaml import load_yaml
 
 from ..curriculum.config import CurriculumConfig
+from .yaml_file import read_yaml
 
 LONGEST_DELAY = 1000
 """Ticks."""
@@ -242,12 +241,7 @@ def load_randomization(path: Path) -> Randomization:
     Raises:
         AndanteError: names the file, the field, the expected and the found.
     """
-    try:
-        return msgspec.convert(load_yaml(path.read_bytes()), Randomization)
-    except OSError as error:
-        raise AndanteError(f"{path}: {error.strerror}") from None
-    except (AndanteError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
-        raise AndanteError(f"{path}: {' '.join(str(error).split())}") from None
+    return read_yaml(path, Randomization)
 
 
 def choose_randomization(

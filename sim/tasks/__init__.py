@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from andante.runtime.errors import AndanteError
+
 from ..probe import Probe
 from ..spec import get_spec
+from ..spec.added import added_task
 from ..spec.legged.file import load_legged
 from ..task import Task
 from . import arm_push, arm_reach, cartpole, hexapod, pendulum, quadrotor, quadruped
@@ -23,14 +26,20 @@ PROBES: dict[str, Callable[[str], Probe]] = {"tmaze": tmaze, "repeat-previous": 
 
 
 def get_task(name: str) -> Task:
-    """The task of that name.
+    """The task of that name, of this package or of another.
 
     Raises:
-        AndanteError: unknown name; lists the names. Or a robot file that is not right.
+        AndanteError: unknown name; lists the names. Or a robot file that is not right, or a declaration alone.
     """
     if name.startswith("legged/"):
         robot = load_legged(name)
         return velocity_task(robot.spec, robot.robot, robot.terrain)
     if name in GYMNASIUM:
         return GYMNASIUM[name]()
-    return TASKS[get_spec(name).name]
+    if name in TASKS:
+        return TASKS[name]
+    if (added := added_task(name)) is not None:
+        task: Task = added
+        return task
+    get_spec(name)
+    raise AndanteError(f"task {name!r} is declared, but nothing scores it: no Task in andante.sim.tasks")

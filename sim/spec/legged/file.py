@@ -7,15 +7,14 @@ from pathlib import Path
 
 import msgspec
 import mujoco
-import yaml
 
 from andante.runtime.contract import NO_ASSERTION
 from andante.runtime.errors import AndanteError
-from andante.runtime.strict_yaml import load_yaml
 
 from ..models import SCALAR_JOINTS
 from ..task import JointStart, TaskSpec
 from ..terrain import Terrain
+from ..yaml_file import read_yaml
 from .model import edit_model
 from .robot import LeggedJoint, LeggedRobot
 from .spec import velocity_spec
@@ -49,13 +48,14 @@ class LeggedTask:
 
 
 def load_legged(name: str) -> LeggedTask:
-    """The task `legged/FILE.yaml`: FILE.yaml is a path, or an example that andante ships.
+    """The task `legged/FILE.yaml`: FILE.yaml is a path, from the current folder where it is relative, or an
+    example that andante ships.
 
     Raises:
         AndanteError: names the file, the key, the expected and the found; or what the MJCF lacks.
     """
     path = _find(name)
-    file = _read(path)
+    file = read_yaml(path, LeggedFile)
     try:
         mjcf, licence = _locate(path, file)
         model = _compile(mjcf, file)
@@ -82,14 +82,8 @@ def _find(name: str) -> Path:
         if path.is_file():
             return path
     examples = ", ".join(sorted(path.name for path in EXAMPLES.glob("*.yaml")))
-    raise AndanteError(f"task {name!r}: no file {given!r}; examples: {examples}")
-
-
-def _read(path: Path) -> LeggedFile:
-    try:
-        return msgspec.convert(load_yaml(path.read_bytes()), LeggedFile)
-    except (OSError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
-        raise AndanteError(f"{path}: {' '.join(str(error).split())}") from None
+    where = "" if Path(given).is_absolute() else f" in {Path.cwd()}"
+    raise AndanteError(f"task {name!r}: no file {given!r}{where}; examples: {examples}")
 
 
 def _locate(path: Path, file: LeggedFile) -> tuple[Path, str]:

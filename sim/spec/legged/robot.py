@@ -16,7 +16,7 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 
 def _check_range(what: str, values: Range) -> None:
     if not -math.inf < values[0] < values[1] < math.inf:
-        raise ValueError(f"{what} must be [low, high], found {list(values)}")
+        raise ValueError(f"{what} must be [low, high], low below high, found {list(values)}")
 
 
 class LeggedJoint(Record, frozen=True):
@@ -57,7 +57,10 @@ class Gait(Record, frozen=True):
 
 
 class VelocityCommand(Record, frozen=True):
-    """Ranges of the command, along and about the axes of the robot's heading."""
+    """Ranges of the command, along and about the axes of the robot's heading.
+
+    A range must not be empty: a robot that cannot move in one of these ways has a narrow one there.
+    """
 
     lin_vel_x: Range = (-1.0, 1.0)
     """Forward, m/s."""
