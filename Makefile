@@ -1,6 +1,6 @@
 # Two commands do all the set-up on a machine with Python 3.11, gcc and make: `make demo` and `make test`.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-# For example: make demo PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+# Further options for pip.
 PIP_ARGS ?=
 BIN := .venv/bin
 PYTEST := ANDANTE_TEST_RUN=build/test/run $(BIN)/python -m pytest

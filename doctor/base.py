@@ -6,7 +6,7 @@ frame into the base's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,21 @@ def judge_base(profile: Profile, tilts: Mapping[str, Motion]) -> Iterator[str]:
     }
     for kind, judge in judges.items():
         if kind in profile.signals:
+            if fault := _unusable(kind, tilts.values()):
+                yield f"{kind}: {fault}"
+                continue
             mounting = rotation_matrix(profile.signals[kind].mounting or (1.0, 0.0, 0.0, 0.0))
             yield from (f"{kind}: {fault}" for fault in judge(tilts, mounting))
+
+
+def _unusable(kind: str, motions: Collection[Motion]) -> str | None:
+    readings = np.array([values[kind] for motion in motions for values in (motion.before, motion.after)])
+    turned = [motion.turned[kind] for motion in motions if kind in motion.turned]
+    if not (np.isfinite(readings).all() and np.isfinite(turned).all()):
+        return "has readings that are not finite"
+    if kind != "angular_velocity" and not readings.any(axis=1).all():
+        return "has readings that are zero"
+    return None
 
 
 def _judge_orientation(tilts: Mapping[str, Motion], mounting: Array) -> Iterator[str]:

@@ -7,7 +7,6 @@ import io
 
 import numpy as np
 
-from andante.runtime import wire
 from andante.runtime.artifact import (
     CONTRACT,
     DIGEST,
@@ -17,10 +16,10 @@ from andante.runtime.artifact import (
     Trace,
     check_trace,
     digest_of,
-    encode_entry,
     split_model,
 )
 from andante.runtime.contract import Contract
+from andante.runtime.recorder.protobuf import encode
 
 
 def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
@@ -30,11 +29,11 @@ def seal(model: bytes, contract: Contract, trace: Trace) -> bytes:
         ArtifactError: not a model, weights outside the model, or a trace whose shapes are not the contract's.
     """
     where = "model to seal"
-    rest, metadata = split_model(model, where)
+    rest, entries, _ = split_model(model, where)
     check_trace(trace, contract, where)
-    metadata |= {CONTRACT: contract.to_json(), TRACE: encode_trace(trace)}
-    metadata[DIGEST] = digest_of(rest, metadata)
-    return b"".join([*rest, *(wire.encode(METADATA, encode_entry(*entry)) for entry in metadata.items())])
+    entries |= {CONTRACT: _entry(CONTRACT, contract.to_json()), TRACE: _entry(TRACE, encode_trace(trace))}
+    entries[DIGEST] = _entry(DIGEST, digest_of(rest, entries))
+    return b"".join([*rest, *(encode(METADATA, entry) for entry in entries.values())])
 
 
 def encode_trace(trace: Trace) -> str:
@@ -44,3 +43,7 @@ def encode_trace(trace: Trace) -> str:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **own, **sources)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _entry(key: str, value: str) -> memoryview:
+    return memoryview(encode(1, key.encode()) + encode(2, value.encode()))

@@ -70,11 +70,11 @@ def read_artifact(path: str | Path) -> Artifact:
             weights in another file; the text starts with the path.
     """
     model = _read_bytes(Path(path))
-    rest, metadata = split_model(model, str(path))
+    rest, entries, metadata = split_model(model, str(path))
     missing = [key for key in (CONTRACT, TRACE, DIGEST) if key not in metadata]
     if missing:
         raise ArtifactError(f"{path}: no {', '.join(missing)} in it: not exported by andante, or damaged")
-    digest = digest_of(rest, metadata)
+    digest = digest_of(rest, entries)
     if digest != metadata[DIGEST]:
         raise ArtifactError(f"{path}: damaged: sealed as {metadata[DIGEST][:16]}..., is {digest[:16]}...")
     contract = Contract.from_json(metadata[CONTRACT], f"{path}: contract")
@@ -95,23 +95,24 @@ def _read_bytes(path: Path) -> bytes:
         raise ArtifactError(f"{path}: {error.strerror}") from None
 
 
-def split_model(model: bytes, where: str) -> tuple[list[memoryview], dict[str, str]]:
-    """The raw top-level fields without the metadata, and the metadata.
+def split_model(model: bytes, where: str) -> tuple[list[memoryview], dict[str, memoryview], dict[str, str]]:
+    """The raw top-level fields without the metadata; its entries, raw; and their values.
 
     Raises:
         ArtifactError: not a model, or weights outside it.
     """
     rest: list[memoryview] = []
+    entries: dict[str, memoryview] = {}
     metadata: dict[str, str] = {}
     has_graph = False
     view = memoryview(model)
     try:
         for field in wire.scan(view):
             if field.number == METADATA:
-                key, value = _entry(field.payload)
+                key, value = (str(part.payload, "utf-8") for part in wire.scan(field.payload))
                 if key in metadata:
                     raise ValueError(f"metadata {key!r} twice")
-                metadata[key] = value
+                entries[key], metadata[key] = field.payload, value
             else:
                 rest.append(field.raw)
                 has_graph |= field.number == GRAPH
@@ -122,28 +123,14 @@ def split_model(model: bytes, where: str) -> tuple[list[memoryview], dict[str, s
         raise ArtifactError(f"{where}: truncated, damaged or not an ONNX model: {error}") from None
     if external:
         raise ArtifactError(f"{where}: keeps weights in another file (external data), expected one file")
-    return rest, metadata
+    return rest, entries, metadata
 
 
-def _entry(message: memoryview) -> tuple[str, str]:
-    fields = list(wire.scan(message))
-    if [field.number for field in fields] != [1, 2]:
-        raise ValueError("metadata entry is not a key and a value")
-    return str(fields[0].payload, "utf-8"), str(fields[1].payload, "utf-8")
-
-
-def encode_entry(key: str, value: str) -> bytes:
-    """An entry of the metadata as a message."""
-    return wire.encode(1, key.encode()) + wire.encode(2, value.encode())
-
-
-def digest_of(rest: Iterable[memoryview], metadata: Mapping[str, str]) -> str:
-    """What a file is sealed with; all but the digest's own entry counts."""
+def digest_of(rest: Iterable[memoryview], entries: Mapping[str, memoryview]) -> str:
+    """What a file is sealed with: of its raw fields and entries, but for the digest's own."""
     sha = hashlib.sha256()
-    for raw in rest:
+    for raw in (*rest, *(entries[key] for key in sorted(entries.keys() - {DIGEST}))):
         sha.update(raw)
-    for key in sorted(metadata.keys() - {DIGEST}):
-        sha.update(encode_entry(key, metadata[key]))
     return sha.hexdigest()
 
 
@@ -156,7 +143,7 @@ def _decode_trace(text: str, where: str) -> Trace:
         sources = {n.removeprefix(SOURCE_PREFIX): arrays[n] for n in arrays if n.startswith(SOURCE_PREFIX)}
         return Trace(sources, arrays["reset"], arrays["states"], arrays["actions"])
     except Exception as error:  # what zipfile and numpy raise for strange bytes has no common base
-        raise ArtifactError(f"{where}: golden trace is not readable: {error}") from None
+        raise ArtifactError(f"{where}: golden trace is unreadable: {' '.join(str(error).split())}") from None
 
 
 def _array(npy: bytes) -> NDArray[Any]:

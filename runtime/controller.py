@@ -42,6 +42,8 @@ class Controller:
 
     fault: str | None
     """Event and reason of the latched fault."""
+    fell: tuple[State, int]
+    """State and tick in which it came."""
     waiting: str | None
     """In `WAIT_SENSORS` and `READY`: for what, but for the operator's confirmation."""
 
@@ -80,6 +82,7 @@ class Controller:
         self.profile = profile
         self.state = State.DISABLED
         self.fault = self.waiting = None
+        self.fell = self.state, 0
         self._measured = Measurement(contract, profile)
         self._predicates = find_predicates(profile)
         self._start_sequence = Sequence(profile.start, profile, period_ns)
@@ -209,7 +212,8 @@ class Controller:
 
     def give_up(self, reason: str) -> JointCommand:
         """After an exception out of `tick`: damping as far as the joints are known, and a latched fault."""
-        self.fault = self.fault or f"e_stop: {reason}"
+        if self.fault is None:
+            self.fault, self.fell = f"e_stop: {reason}", (self.state, self._tick)
         self.state = State.FAULT
         self._command.set_damping(self._measured.q, self._damping)
         self.planner.safety.limit_command(self._command, self._measured.state, self._measured.usable)
@@ -343,7 +347,7 @@ class Controller:
         pose_known = self.state is not State.WAIT_SENSORS
         self._fallback.escalate(event, self.state, self._tick, self._measured.state, pose_known)
         if self.fault is None:
-            self.fault = f"{event}: {reason}"
+            self.fault, self.fell = f"{event}: {reason}", (self.state, self._tick)
         if live:
             self._enter(State.FALLBACK)
         if self.state is State.FALLBACK and self._fallback.final:

@@ -54,6 +54,8 @@ class LoopReport(Record, frozen=True):
     starved: int
     saturations: int
     faults: tuple[str, ...]
+    fell: str | None
+    """State and tick in which the fault came."""
     stopped: str
     """Why the run ended."""
     state: str
@@ -70,7 +72,7 @@ class LoopReport(Record, frozen=True):
             "tick": self.tick_us,
             "decisions": f"{self.decisions} ({late})",
             "saturations": self.saturations,
-            "faults": "; ".join(self.faults) or "none",
+            "faults": f"{self.faults[0]} ({self.fell})" if self.faults else "none",
             "stopped": self.stopped,
             "state": self.state,
             "tuning": ", ".join(f"{name}: {result}" for name, result in self.tuning.items()),
@@ -224,6 +226,7 @@ class RealtimeLoop:
 
     def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
         controller, counters = self.controller, vars(self.controller.counters)
+        state, tick = controller.fell
         return LoopReport(
             **{name: counters[name] for name in COUNTED},
             missed=timing.missed,
@@ -232,6 +235,7 @@ class RealtimeLoop:
             step_us=timing.step.quantiles(),
             tick_us=timing.work.quantiles(),
             faults=() if controller.fault is None else (controller.fault,),
+            fell=None if controller.fault is None else f"in {state.name} at tick {tick}",
             stopped=stopped,
             state=controller.state.value,
             tuning=tuning,

@@ -11,12 +11,14 @@ from .profile import Profile
 
 PEAK = 15 / 8
 """Largest speed of a minimum-jerk motion, in units of its mean speed."""
+SHARE = 0.9
+"""Of a joint's hard velocity limit that a motion may ask for: a joint that lags behind may overshoot it."""
 
 
 class SmoothMotion:
     """From the measured pose to another, minimum-jerk (Flash and Hogan, 1985): at rest at both ends.
 
-    One that would exceed a joint's hard velocity limit takes longer than asked.
+    One that would come too near to a joint's hard velocity limit takes longer than asked.
     """
 
     q: Floats
@@ -39,7 +41,8 @@ class SmoothMotion:
         np.subtract(pose, q, out=self.dq)
         np.abs(self.dq, out=self.dq)
         np.divide(self.dq, self._velocity, out=self.dq)
-        least = math.ceil(min(PEAK * float(self.dq.max()) / self._dt, 1e9))  # no joint is that far away
+        needed = PEAK / SHARE * float(self.dq.max()) / self._dt
+        least = math.ceil(min(needed, 1e9))  # no joint is that far away
         self.ticks, self._count = max(ticks, least), 0
 
     @property

@@ -30,7 +30,8 @@ MODES: tuple[Mode, ...] = ("disabled", "damping", "track")
 """By the number that a command carries."""
 COUNTERS = ("accepted", "lost", "old", "foreign", "mismatched", "malformed")
 """What becomes of datagrams: taken; missing before a taken one; repeated or overtaken; of another address, a
-second sender, or numbered beyond what the sender can have sent; of other names; of another length, format or version, or not finite where it must be."""
+second sender, or a number that the sender cannot have come to; of other names; of another length, format or
+version, or not finite where it must be."""
 LEASE_NS = 200_000_000
 """A receiver obeys one session; another one may begin only after so much silence."""
 MOST = 1024
@@ -158,7 +159,7 @@ class Receiver:
         self._remote = None if remote is None else address(remote)
         self._session: int | None = None
         self._sequence = 0
-        self._earliest_ns, self._clocks_ns = time.monotonic_ns(), _clocks_ns()
+        self._earliest_ns, self._ahead_ns = time.monotonic_ns(), 0
         scratch = bytearray(packet.size + 1)  # one more, to notice what is too long
         self._scratch = [scratch]
         self._source = memoryview(scratch)[: packet.size]
@@ -167,15 +168,15 @@ class Receiver:
 
     def receive(self) -> bool:
         """Take what has arrived, without waiting; whether `packet` is a newer one now."""
-        accepted, begin_ns, clocks_ns = self.counters["accepted"], time.monotonic_ns(), _clocks_ns()
+        accepted, begin_ns = self.counters["accepted"], time.monotonic_ns()
+        ahead_ns = time.time_ns() - begin_ns  # too much rather than too little, if held up in between
         for _ in range(MOST):
             try:
                 size, ancillary, _, sender = self._link.recvmsg_into(self._scratch, _STAMP_BYTES)
-            except OSError as error:
-                if isinstance(error, BlockingIOError):  # empty: what comes next cannot be older
-                    self._earliest_ns, self._clocks_ns = max(begin_ns, self._earliest_ns), clocks_ns
+            except OSError:  # empty: what comes next cannot be older
+                self._earliest_ns, self._ahead_ns = max(begin_ns, self._earliest_ns), ahead_ns
                 break
-            self._earliest_ns = self._arrival(ancillary[0][2], clocks_ns)
+            self._earliest_ns = self._arrival(ancillary[0][2], ahead_ns)
             self._judge(size, sender, self._earliest_ns)
         return self.counters["accepted"] > accepted
 
@@ -206,14 +207,14 @@ class Receiver:
             self._session, self._sequence, self.arrived_ns = session, sequence, arrived_ns
             self._target[:] = self._source
 
-    def _arrival(self, timespec: bytes, clocks_ns: int) -> int:
+    def _arrival(self, timespec: bytes, ahead_ns: int) -> int:
         """The kernel's stamp on the monotonic clock: what waited in the queue must not count as fresh.
 
-        The system clock may have been set meanwhile, either way: then the older reading counts; but nothing
+        The system clock may have been set meanwhile, either way: then the older reading counts, but nothing
         came before the queue was last empty, before what was in front of it, or after now.
         """
         seconds, nanoseconds = _TIMESPEC.unpack(timespec)
-        stamp_ns: int = seconds * 10**9 + nanoseconds - max(clocks_ns, self._clocks_ns)
+        stamp_ns: int = seconds * 10**9 + nanoseconds - max(ahead_ns, self._ahead_ns)
         return min(max(stamp_ns, self._earliest_ns), time.monotonic_ns())
 
     def _finite(self) -> bool:
@@ -242,8 +243,3 @@ class Duplex:
     def close(self) -> None:
         """Close the socket."""
         self._link.close()
-
-
-def _clocks_ns() -> int:
-    """What the system clock is ahead of the monotonic one."""
-    return time.time_ns() - time.monotonic_ns()

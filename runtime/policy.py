@@ -197,8 +197,7 @@ def check_golden_trace(path: str | Path) -> tuple[Artifact, PolicySession, Devia
     try:
         return artifact, session, replay(session, artifact.trace)
     except Exception as error:  # of onnxruntime, whose types have no common base
-        reason = " ".join(str(error).split())
-        raise ArtifactError(f"{path}: the graph fails on its golden trace: {reason}") from None
+        raise ArtifactError(f"{path}: graph fails on its trace: {' '.join(str(error).split())}") from None
 
 
 def replay(session: PolicySession, trace: Trace) -> Deviation:
@@ -245,6 +244,7 @@ def _create_session(model: bytes, where: str | Path) -> onnxruntime.InferenceSes
     # Spinning pool threads starve the control loop that waits for them.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails is raised, and must not be written to a blocked stderr too
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # int8 weights lose accuracy on x86 without VNNI otherwise (onnxruntime #6004).
     options.add_session_config_entry("session.x64quantprecision", "1")

@@ -325,8 +325,8 @@ def load_profile(name_or_path: str | Path) -> Profile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        names = ", ".join(sorted(shipped))
-        raise ProfileError(f"{path}: no robot profile ({error.strerror}); shipped ones: {names}") from None
+        names = f"shipped ones: {', '.join(sorted(shipped))}; --profile gives a file"
+        raise ProfileError(f"{path}: no robot profile ({error.strerror}); {names}") from None
     try:
         content = msgspec.convert(load_yaml(data), ProfileFile)
     except (msgspec.ValidationError, yaml.YAMLError, ValueError, LookupError, RecursionError) as error:

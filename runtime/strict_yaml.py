@@ -1,11 +1,10 @@
-"""YAML of plain values, without what YAML 1.1 takes in silence for something else.
+"""YAML of plain values, without what would be misread in silence.
 
-A key given twice, of which the last would win; and numbers to the base of 60 (1:30 is 90) or 8 (010 is 8).
+That is a key given twice, of which the last would win, and a number to the base of 60: 1:30 would be 90.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import yaml
@@ -23,8 +22,8 @@ def load_yaml(data: bytes) -> Any:
 class _Strict(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         node = super().compose_scalar_node(anchor)
-        if node.tag.endswith((":int", ":float")) and re.search(r":|^[-+]?0\d", node.value):
-            raise yaml.MarkedYAMLError(None, None, f"number {node.value!r} is ambiguous", node.start_mark)
+        if ":" in node.value and node.tag.endswith((":int", ":float")):
+            raise yaml.MarkedYAMLError(None, None, f"number {node.value!r} has a colon", node.start_mark)
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:

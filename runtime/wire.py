@@ -1,4 +1,4 @@
-"""The protobuf wire format, as far as an ONNX file needs it: no onnx package at run time.
+"""Reading the protobuf wire format, as far as an ONNX file needs it: no onnx package at run time.
 
 Source: protobuf.dev/programming-guides/encoding and the field numbers of onnx.proto3.
 """
@@ -69,11 +69,6 @@ def scan(message: memoryview) -> Iterator[Field]:
         yield Field(number, message[start:at], value)
 
 
-def encode(number: int, payload: bytes) -> bytes:
-    """A length-delimited field."""
-    return encode_varint(number << 3 | 2) + encode_varint(len(payload)) + payload
-
-
 def has_external_data(message: memoryview, kind: str = "model") -> bool:
     """Whether any tensor keeps its values in another file (`external_data`, or `data_location` EXTERNAL)."""
     children = _CHILDREN[kind]
@@ -96,10 +91,3 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     raise ValueError(f"number longer than 10 bytes at byte {at}")
-
-
-def encode_varint(value: int) -> bytes:
-    """A number that is not negative."""
-    if value <= 0x7F:
-        return bytes([value])
-    return bytes([value & 0x7F | 0x80]) + encode_varint(value >> 7)

@@ -51,9 +51,11 @@ class SimRobot:
             seed: of the initial state.
 
         Raises:
-            AndanteError: contract and profile do not fit, or the task, the robot model, a joint or a body is
-                unknown.
+            AndanteError: contract and profile do not fit, the task, the robot model, a joint or a body is
+                unknown, or the seed is negative.
         """
+        if seed < 0:
+            raise AndanteError(f"seed must not be negative, found {seed}")
         check_fit(contract, profile)
         self.name = "sim"
         self.joints = profile.joint_names
@@ -75,6 +77,8 @@ class SimRobot:
         self._sample = Sample.allocate(
             profile.signals, len(self.joints), len(commands[0].elements) if commands else 0
         )
+        self._dofs = np.array([self.model.joint(name).dofadr[0] for name in self.joints])
+        self._scale = np.array([joint.scale for joint in profile.joints], np.float64)
         self._readings = {signal: self._reading(signal, profile) for signal in profile.signals}
         self._now_ns = 0
         start = Start(self.model, spec)
@@ -115,6 +119,11 @@ class SimRobot:
         self._tick = command.tick
         self._valid_ns = command.valid_for_ns
 
+    def effort(self) -> NDArray[np.float64]:
+        """What every joint's drive gives now `[J]`, in the robot's convention, N m or N."""
+        effort: NDArray[np.float64] = self.data.qfrc_actuator[self._dofs] / self._scale
+        return effort
+
     def on_trial(self) -> TrialRobot:
         """This robot, with faults that begin when they are asked for."""
         from .trial import TrialRobot
@@ -132,14 +141,13 @@ class SimRobot:
     def _reading(self, signal: str, profile: Profile) -> Reading:
         kind, _, body = signal.partition("/")
         data = self.data
-        scale = np.array([joint.scale for joint in profile.joints], np.float64)
+        scale = self._scale
         offset = np.array([joint.zero_offset for joint in profile.joints])
         if kind == "joint_position":
             qpos = np.array([self.model.joint(name).qposadr[0] for name in self.joints])
             return lambda: scale * data.qpos[qpos] + offset
         if kind == "joint_velocity":
-            qvel = np.array([self.model.joint(name).dofadr[0] for name in self.joints])
-            return lambda: scale * data.qvel[qvel]
+            return lambda: scale * data.qvel[self._dofs]
         if kind == "joint_temperature":
             return lambda: np.full(len(self.joints), WARM)
         if kind == "battery_voltage":

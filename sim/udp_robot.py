@@ -14,6 +14,8 @@ import tyro
 from andante.runtime.artifact import read_artifact
 from andante.runtime.command import JointCommand
 from andante.runtime.contract import Contract
+from andante.runtime.errors import AndanteError
+from andante.runtime.loop import LONGEST_S
 from andante.runtime.profile import Profile, load_profile
 from andante.runtime.realtime import Clock, MonotonicClock
 from andante.runtime.robots.udp import BRIDGE, CONTROLLER
@@ -97,6 +99,8 @@ def simulate(
         on_expiry: what the motors do without a valid command: the profile's gains `damping`, or no torque.
         seconds: how long; without end when left out.
     """
+    if seconds is not None and not 0.0 < seconds <= LONGEST_S:
+        raise AndanteError(f"--seconds must be positive and at most {LONGEST_S:g}, found {seconds}")
     contract = read_artifact(policy).contract
     robot_profile = load_profile(contract.robot_model if profile is None else profile)
     damping = robot_profile.kd("damping") if on_expiry == "damping" else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import math
 import os
 import random
+import zipfile
 
 import msgspec
 import numpy as np
@@ -14,10 +17,19 @@ import pytest
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
 from andante.export.seal import seal
-from andante.runtime import wire
-from andante.runtime.artifact import MAX_BYTES, Trace, read_artifact
+from andante.runtime.artifact import (
+    DIGEST,
+    MAX_BYTES,
+    METADATA,
+    TRACE,
+    Trace,
+    digest_of,
+    read_artifact,
+    split_model,
+)
 from andante.runtime.contract import Contract, Source, Trained
 from andante.runtime.errors import ArtifactError
+from andante.runtime.recorder.protobuf import encode
 
 
 @pytest.fixture
@@ -55,7 +67,11 @@ def test_sealing_again_replaces_and_keeps_other_metadata(write):
 def test_digest_survives_loading_and_saving_with_onnx(write):
     path = write(tiny_policy())
     digest = read_artifact(path).digest
-    onnx.save(onnx.load(path), path)
+    model = onnx.load(path)
+    onnx.save(model, path)
+    assert read_artifact(path).digest == digest
+    model.metadata_props.sort(key=lambda entry: entry.value)
+    onnx.save(model, path)
     assert read_artifact(path).digest == digest
 
 
@@ -114,13 +130,13 @@ def test_what_may_have_no_end_is_refused_unread(tmp_path):
 def test_endless_nesting_is_refused(write):
     message = b""
     for _ in range(1500):  # graph of an attribute of a node
-        message = wire.encode(1, wire.encode(5, wire.encode(6, message)))
+        message = encode(1, encode(5, encode(6, message)))
     with pytest.raises(ArtifactError, match="not an ONNX model"):
-        read_artifact(write(wire.encode(7, message)))
+        read_artifact(write(encode(7, message)))
 
 
 def test_metadata_given_twice_is_refused(write):
-    entry = wire.encode(14, wire.encode(1, b"note") + wire.encode(2, b"first"))
+    entry = encode(14, encode(1, b"note") + encode(2, b"first"))
     with pytest.raises(ArtifactError, match="metadata 'note' twice"):
         read_artifact(write(tiny_policy() + entry + entry))
 
@@ -188,6 +204,80 @@ def test_trace_in_double_precision_is_refused():
     wide = Trace(trace.sources, trace.reset, trace.states.astype(np.float64), trace.actions)
     with pytest.raises(ArtifactError, match=r"'states' is float64 \[64, 2\], contract says float32"):
         seal(tiny_model().SerializeToString(), tiny_contract(), wide)
+
+
+def with_trace(archive: bytes) -> bytes:
+    """A policy file sealed over another archive in place of its golden trace."""
+    rest, entries, _ = split_model(tiny_policy(), "")
+    entries[TRACE] = encode(1, TRACE.encode()) + encode(2, base64.b64encode(archive))
+    entries[DIGEST] = encode(1, DIGEST.encode()) + encode(2, digest_of(rest, entries).encode())
+    return b"".join([*rest, *(encode(METADATA, entry) for entry in entries.values())])
+
+
+def archive_of(states: bytes) -> bytes:
+    """The tiny policy's trace, with other bytes for its states."""
+    trace, file = tiny_trace(), io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("reset", "actions"):
+            archive.writestr(f"{name}.npy", npy(getattr(trace, name)))
+        archive.writestr("source/q.npy", npy(trace.sources["q"]))
+        archive.writestr("states.npy", states)
+    return file.getvalue()
+
+
+def npy(array) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def npy_header(shape: str, descr: str = "'<f4'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def flagged(archive: bytes, at: int, value: int) -> bytes:
+    """An archive with a byte of the first file's headers changed; `at` counts in the local one."""
+    changed = bytearray(archive)
+    for begin in (archive.find(b"PK\x03\x04") + at, archive.find(b"PK\x01\x02") + at + 2):
+        changed[begin] = value
+    return bytes(changed)
+
+
+def test_trace_in_fortran_order_comes_back(write):
+    states = np.asfortranarray(tiny_trace().states)
+    artifact = read_artifact(write(with_trace(archive_of(npy(states)))))
+    np.testing.assert_array_equal(artifact.trace.states, states)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        archive_of(npy_header("(1000000000000, 2)")),
+        archive_of(npy_header(f"({10**30}, 2)")),
+        archive_of(npy_header("(1,)", "'|O'")),
+        archive_of(npy_header("(((((((((((((((((")),
+        archive_of(npy_header("(" * 9000 + ")" * 9000)),
+        archive_of(b"\x93NUMPY\x01\x00\x10\x00((((((((((((((((("),
+        flagged(archive_of(npy(tiny_trace().states)), 6, 1),  # encrypted
+        flagged(archive_of(npy(tiny_trace().states)), 8, 99),  # no such compression
+        b"",
+        b"\x93NUMPY",
+    ],
+    ids=["huge", "overflow", "objects", "open", "deep", "cut", "encrypted", "compression", "empty", "bare"],
+)
+def test_trace_that_numpy_chokes_on_is_refused(write, archive):
+    with pytest.raises(ArtifactError, match=r"policy\.onnx: golden trace is unreadable: ") as error:
+        read_artifact(write(with_trace(archive)))
+    assert "\n" not in str(error.value)
+
+
+def test_trace_that_unpacks_to_more_than_a_file_may_have_is_refused(write, monkeypatch):
+    monkeypatch.setattr("andante.runtime.artifact.MAX_BYTES", 10**6)
+    content = with_trace(archive_of(npy(np.zeros((10**6, 2), np.float32))))
+    assert len(content) < 10**5
+    with pytest.raises(ArtifactError, match="golden trace is unreadable: more than 1000000 bytes"):
+        read_artifact(write(content))
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,29 @@ def test_sensor_of_another_convention_is_named(quadruped, signal, change, fault)
     assert examine(hands, quadruped, hands) == [f"{signal}: {fault}"]
 
 
+@pytest.mark.parametrize("signal", SIGNALS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_sensor_without_finite_readings_is_named(quadruped, signal, value):
+    hands = Hands(quadruped, sent(signal, lambda readings: np.full_like(readings, value)))
+    assert examine(hands, quadruped, hands) == [f"{signal}: has readings that are not finite"]
+
+
+def test_rate_that_is_not_finite_for_a_moment_is_named(quadruped):
+    rates = iter(range(10**9))
+    spoil = sent("angular_velocity", lambda values: values * (np.nan if next(rates) % 30 == 7 else 1.0))
+    hands = Hands(quadruped, spoil)
+    assert examine(hands, quadruped, hands) == ["angular_velocity: has readings that are not finite"]
+
+
+@pytest.mark.parametrize("signal", ["orientation", "linear_acceleration"])
+def test_sensor_that_reads_zero_is_named(quadruped, signal):
+    hands = Hands(quadruped, sent(signal, np.zeros_like))
+    assert examine(hands, quadruped, hands) == [f"{signal}: has readings that are zero"]
+    at_last = Hands(quadruped)
+    at_last.spoil = sent(signal, lambda values: values * (at_last.words[-1:] != ["19/19"]))
+    assert examine(at_last, quadruped, at_last) == [f"{signal}: has readings that are zero"]
+
+
 def test_inverted_orientation_of_an_upside_down_sensor_is_no_other_mounting(quadruped):
     profile = changed(quadruped, mounting={"orientation": (0.0, 1.0, 0.0, 0.0)})
     hands = Hands(profile, sent("orientation", lambda q: q * (1, -1, -1, -1)))
@@ -321,7 +344,13 @@ def test_command_line_asks_an_operator_and_fails_on_what_is_wrong():
     assert lines[-1] == "joint 'hinge': one reading of joint_position must follow it, found none"
     alone = andante(*words, input="")
     assert (alone.returncode, alone.stderr) == (1, "andante: nobody at standard input\n")
+    nowhere = andante(*words, preexec_fn=lambda: os.close(0))
+    assert (nowhere.returncode, nowhere.stderr) == (1, "andante: nobody at standard input\n")
     assert "--robot needs --profile" in andante("doctor", "--robot", "null").stderr
+    for options in (("--profile", "pendulum"), ("--robot-option", "seed=1")):
+        assert "are for --robot\n" in andante("doctor", *options).stderr
+    simulated = andante("doctor", "--robot", "sim", "--profile", "pendulum").stderr
+    assert simulated == "andante: --robot sim: nobody can move a simulated robot by hand\n"
 
 
 def test_machine_is_inspected_and_measured_idle_and_loaded():

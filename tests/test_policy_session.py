@@ -6,6 +6,7 @@ import gc
 import tracemalloc
 
 import numpy as np
+import onnx
 import pytest
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
@@ -202,6 +203,21 @@ def test_graph_that_onnxruntime_does_not_know_is_refused():
         ArtifactError, match=r"policy\.onnx: onnxruntime .* does not load the graph: .*Levitate"
     ):
         PolicySession(model.SerializeToString(), tiny_contract(), "", "policy.onnx")
+
+
+def test_graph_that_fails_while_it_runs_is_refused_in_one_line(tmp_path, capfd):
+    model = tiny_model()
+    graph = model.graph
+    graph.node[3].output[0] = "inner"
+    graph.node.insert(4, onnx.helper.make_node("Cast", ["inner"], ["place"], to=onnx.TensorProto.INT64))
+    graph.node.insert(5, onnx.helper.make_node("Sub", ["place", "far"], ["nowhere"]))
+    graph.node.insert(6, onnx.helper.make_node("GatherElements", ["inner", "nowhere"], ["h_out"], axis=1))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([9], np.int64), "far"))
+    path = _write(tmp_path, seal(model.SerializeToString(), tiny_contract(), tiny_trace()))
+    with pytest.raises(ArtifactError, match=r"policy\.onnx: graph fails on its trace: .*Out of") as error:
+        load_policy(path)
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""
 
 
 def _write(folder, content: bytes):

@@ -193,8 +193,8 @@ def test_motion_never_asks_for_more_than_the_hard_velocity(arms, tmp_path):
     while rig.state is not S.READY:
         commands.append(rig.tick())
     speeds = [abs(command.dq[0]) for command in commands]
-    assert 15.0 < max(speeds) <= 20.0
-    assert len(speeds) == 8 + 1  # 1.875 * 1.5 rad / (20 rad/s) is 7.03 ticks, then one in READY
+    assert 15.0 < max(speeds) <= 18.0
+    assert len(speeds) == 8 + 1  # 1.875 * 1.5 rad / (0.9 * 20 rad/s) is 7.8 ticks, then one in READY
     rig.controller.deactivate()
 
 
@@ -363,6 +363,19 @@ def test_activation_starts_over_bit_by_bit(pendulum):
         np.testing.assert_array_equal(rig.policy.state(), initial_state(rig))
     np.testing.assert_array_equal(runs[0], runs[1])
     np.testing.assert_array_equal(runs[0], runs[2])
+
+
+def test_saturations_are_counted_from_the_activation_on(arm):
+    rig = arm().go(S.RUN)
+    rig.dq[0] = 19.0
+    rig.tick(e_stop="operator")
+    assert rig.controller.counters.saturations > 0
+    rig.controller.deactivate()
+    rig.controller.clear()
+    rig.dq[0] = 0.0
+    rig.go(S.START)
+    assert rig.controller.counters.saturations == 0
+    rig.controller.deactivate()
 
 
 def test_warmup_leaves_nothing_in_the_memory(pendulum):
@@ -538,17 +551,19 @@ def test_policy_does_not_start_on_a_stale_source(arm):
     rig.controller.deactivate()
 
 
-def test_limit_takes_the_ladder_step_by_step(arm):
+@pytest.mark.parametrize(("end", "beyond"), [(0, -0.01), (1, 0.01)])
+def test_limit_takes_the_ladder_step_by_step(arm, end, beyond):
     rig = arm().go(S.RUN)
-    rig.q[:] = [LIFT_RANGE[1] + 0.01, 0.2, 0.0]
+    rig.q[:] = [LIFT_RANGE[end] + beyond, 0.2, 0.0]
     commands = [rig.tick()]
-    assert rig.controller.fault == "limit: joint_position of joint 'lift' is 1.51, hard limits [-0.5, 1.5]"
+    found = f"joint_position of joint 'lift' is {LIFT_RANGE[end] + beyond:.4g}"
+    assert rig.controller.fault == f"limit: {found}, hard limits [-0.5, 1.5]"
     rig.q[0] = 0.0
     for _ in range(9):
         commands.append(rig.tick())
     assert [command.mode for command in commands] == ["track"] * 5 + ["damping"] * 5
     assert rig.state is S.FAULT
-    np.testing.assert_allclose(commands[0].q, [LIFT_RANGE[1], 0.2])
+    np.testing.assert_allclose(commands[0].q, [LIFT_RANGE[end], 0.2])
     np.testing.assert_allclose(commands[5].kd, [4.0, 1.0])
     rig.controller.clear()
 
@@ -767,6 +782,7 @@ def test_whatever_happens_every_tick_has_one_finite_command_within_limits(arms, 
             q, dq = (np.where(np.abs(x[:2]) < 1e9, x[:2], 0.0) for x in (rig.q, rig.dq))
             torque = command.tau_ff + command.kp * (command.q - q) + command.kd * (command.dq - dq)
             assert (np.abs(torque) <= effort + 1e-6).all()
+            assert LIFT_RANGE[0] <= command.q[0] <= LIFT_RANGE[1]
 
 
 def test_equal_controllers_give_equal_commands(arm, tmp_path):
@@ -849,11 +865,13 @@ def test_a_swap_does_not_let_the_command_through_again_while_a_robot_comes_to_re
     walker.walk(stop=True)
     walker.controller.swap(load_policy(write_small_policy(tmp_path / "other.onnx", "quadruped", seed=7)))
     before = walker.controller.planner
+    seen = []
     for _ in range(8):
         walker.walk()
         assert walker.state is S.RUN
-    command = walker.controller.planner.inputs.command
-    assert walker.controller.planner is not before and command.values.tolist() == [0.0, 0.0, 0.0]
+        if walker.controller.planner is not before:
+            seen.append(walker.controller.planner.inputs.command.values.tolist())
+    assert len(seen) == 5 and set(map(tuple, seen)) == {(0.0, 0.0, 0.0)}
 
 
 def test_a_policy_that_is_commanded_otherwise_cannot_take_over(walker, tmp_path):

@@ -178,7 +178,7 @@ def test_memory_advances_when_the_answer_is_taken_and_not_before(patient_path):
 def test_delay_grows_to_the_least_trained_one_that_inference_keeps_and_starts_over(patient_path):
     rig = pendulum(patient_path).go(State.RUN)
     planner = rig.controller.planner
-    for needed, delay in ((0, 0), (1, 1), (0, 1), (9, 2)):
+    for needed, delay in ((0, 0), (1, 1), (0, 1), (9, 2), (1, 2)):
         rig.sample.delay_ticks = needed
         for _ in range(3):
             rig.tick()
@@ -187,6 +187,20 @@ def test_delay_grows_to_the_least_trained_one_that_inference_keeps_and_starts_ov
     rig.controller.deactivate()
     rig.go(State.RUN)
     assert planner.delay == 0
+
+
+def test_a_tick_without_a_chunk_is_not_asked_for_off_the_grid_where_answers_take_time(patient_path):
+    rig = pendulum(patient_path, inference_delay=1).go(State.RUN)
+    rig.tick()
+    rig.tick()
+    before, counters = rig.policy.state(), rig.controller.counters
+    rig.tick(skip=1)  # the decision of tick 3 is missed; the tail plays
+    assert (counters.dropped, counters.starved) == (1, 0)
+    rig.tick()
+    assert (counters.dropped, counters.starved) == (1, 1)
+    assert (counters.decisions, counters.off_grid, rig.controller.worker.inferences) == (1, 0, 1)
+    np.testing.assert_array_equal(rig.policy.state(), before)
+    assert rig.state is State.RUN
 
 
 def test_latency_is_judged_by_its_95th_percentile():
@@ -312,6 +326,59 @@ def test_inference_that_never_answers_starves_and_its_late_answer_is_refused(pat
     assert rig.controller.counters.refused == 1
     np.testing.assert_array_equal(policy.state(), np.full(8, 0.1, np.float32))
     worker.close()
+
+
+class Held(Worker):
+    """A thread's inference that goes on until it is let go, without the thread."""
+
+    immediate = False
+    held = False
+
+    def _begin(self):
+        super()._begin()
+        self._done = not self.held
+
+    def let_go(self):
+        self.held, self._done = False, True
+
+
+def in_flight_over_a_restart(path, q) -> Rig:
+    """A policy that runs again while an inference of the run before goes on, with the joint at `q` then."""
+    policy = load_policy(path)
+    rig = Rig(policy, load_profile("pendulum"), worker=Held(policy), inference_delay=1).go(State.RUN)
+    swing(rig, 8)
+    assert not np.array_equal(policy.state(), np.full(8, 0.1, np.float32))
+    rig.controller.worker.held, rig.q[0] = True, q
+    for _ in range(3):  # one of them is a decision
+        rig.tick()
+    assert not rig.controller.worker.idle
+    rig.sample.answered, rig.q[0] = False, 0.0
+    rig.tick(e_stop="operator")
+    rig.controller.clear()
+    return rig.go(State.RUN)
+
+
+def test_memory_begins_at_its_initial_values_though_the_inference_before_ends_in_the_new_run(patient_path):
+    rig, fresh = in_flight_over_a_restart(patient_path, 0.2), pendulum(patient_path, inference_delay=1)
+    assert rig.controller.counters.dropped == 1
+    rig.controller.worker.let_go()
+    rig.sample.answered = True
+    rig.tick()
+    assert rig.controller.counters.refused == 1
+    np.testing.assert_array_equal(rig.policy.state(), np.full(8, 0.1, np.float32))
+    rig.tick()  # then comes the next decision of the grid, which is the first one
+    torques = swing(rig, 10)
+    fresh.go(State.READY)
+    assert torques[1:] == swing(fresh, 10)[1:] and any(torques)
+
+
+def test_inference_of_the_run_before_may_end_in_an_error(patient_path):
+    rig = in_flight_over_a_restart(patient_path, 100.0)  # finite, but the network overflows
+    rig.controller.worker.let_go()
+    rig.sample.answered = True
+    for _ in range(9):
+        rig.tick()
+    assert (rig.state, rig.controller.fault, rig.controller.counters.refused) == (State.RUN, None, 1)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -588,14 +655,12 @@ def test_long_gap_while_a_new_policy_has_no_action_yet_begins_it_anew(path, pati
     rig.sample.delay_ticks = 2
     for _ in range(3):
         rig.tick()
-    digests = []
-    for skip in (3, 0, 0):
+    found = []
+    for skip in (3, 0, 0, 0, 0, 0):
         rig.tick(skip)
-        digests.append(rig.policy.digest == policy.digest)
-    assert digests == [False, False, False]  # the old one begins anew, too, and its border is next
-    for _ in range(3):
-        rig.tick()
-    assert rig.policy is policy
+        found.append(rig.policy is policy)
+    # The old one begins anew, too: its next border is three ticks later, and the answer two after that.
+    assert found == [False] * 5 + [True]
 
 
 def test_fault_in_mid_swap_leaves_nothing_of_the_old_commands(path, tmp_path):
@@ -622,6 +687,43 @@ def test_swap_demands_signals_as_fresh_as_the_new_policy_wants_them(path, tmp_pa
     rig.tick()
     rig.tick(age_ns=2_000_000)
     assert rig.controller._measured.stale == "joint_position is 2.0 ms old"
+
+
+def test_commands_are_valid_for_as_long_as_the_policy_in_force_wants(tmp_path):
+    paths = [write_small_policy(tmp_path / f"{gap}.onnx", seed=gap, max_gap_ticks=gap) for gap in (2, 7)]
+    rig = pendulum(paths[0], 1).go(State.RUN)
+    assert rig.tick().valid_for_ns == 3 * 20_000_000
+    rig.controller.swap(load_policy(paths[1]))
+    assert rig.tick().valid_for_ns == 8 * 20_000_000
+
+
+def test_swap_to_a_policy_whose_commands_the_output_cannot_carry_is_refused(tmp_path):
+    """From torques to positions: `kp` would be lost on the way to the drives."""
+    damping = [{"action": "damping", "gains": "damping"}]
+    events = ("stale_source", "starvation", "overrun", "non_finite", "limit", "e_stop")
+    sequence = [damping[0] | {"duration_s": 0.1}]
+    profile = arm_profile(
+        tmp_path, fallback=dict.fromkeys(events, damping), start=sequence, stop=sequence, confirm=False
+    )
+    position = arm_policy(tmp_path)
+    spin, lift = position.contract.actions
+    torque = replace(lift, kind="effort", unit="N m", low=(-9.0,), high=(9.0,), kp=(0.0,), kd=(0.0,))
+    (tmp_path / "effort").mkdir()
+    rig = Rig(arm_policy(tmp_path / "effort", actions=(spin, torque)), profile)
+    controller, worker = rig.controller, Worker(position)
+    controller.check_output({"tau_ff", "kd"})
+    rig.go(State.RUN)
+    with pytest.raises(ProfileError, match=r"cannot carry dq, kp, q, which robot 'arm' needs"):
+        controller.swap(position, worker=worker)
+    assert not controller.swapping and controller.policy is not position
+    for _ in range(10):
+        assert not rig.tick().kp.any()
+    controller.check_output(set(FIELDS))
+    controller.swap(position, worker=worker)
+    for _ in range(10):
+        command = rig.tick()
+    assert controller.policy is position and command.kp.any()
+    controller.deactivate()
 
 
 def test_swap_outside_of_run_is_at_once_and_from_the_initial_memory(path, tmp_path):

@@ -86,6 +86,28 @@ def test_brake_ends_at_rest_within_acceleration_and_jerk_and_stays(arm):
     assert rig.controller.counters.yields == 0
 
 
+def test_brake_from_above_the_hard_velocity_begins_at_it(arm):
+    rig = arm(limit=[{"action": "brake", "gains": "hold"}]).go(State.RUN)
+    rig.dq[1] = 25.0
+    speeds = [rig.tick().dq[1] for _ in range(3)]
+    assert rig.controller.fault.startswith("limit: joint_velocity of joint 'spin' is 25")
+    assert speeds[0] == pytest.approx(20.0 - 40.0 * 0.02)  # the jerk of a tick
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_second_brake_builds_up_its_deceleration_anew(policy_profile):
+    motion, fresh = (BrakingMotion(policy_profile, PERIOD_NS) for _ in range(2))
+    begin = np.array([[0.0, 0.3], [0.0, 4.0]])
+    motion.begin(*begin)
+    for _ in range(3):
+        motion.advance()
+    assert motion.dq[1] < 4.0
+    for each in (motion, fresh):
+        each.begin(*begin)
+        each.advance()
+    assert motion.dq.tolist() == fresh.dq.tolist() and fresh.dq[1] == pytest.approx(4.0 - 40.0 * 0.02)
+
+
 def test_brake_yields_acceleration_before_it_leaves_the_position_range(arm):
     rig = arm(e_stop=[{"action": "brake", "gains": "hold"}]).go(State.RUN)
     rig.q[0], rig.dq[0] = 1.4, 8.0  # 0.64 m would be needed
@@ -220,13 +242,35 @@ def test_after_a_long_gap_a_crouch_goes_on_smoothly_and_to_its_end(arm):
     rig.q[:] = [0.4, 0.2]
     for _ in range(4):
         rig.tick(e_stop="crouch")
-    rig.q[:] = [0.9, -1.0]
+    rig.q[:] = [0.9, -0.5]
     commands = [rig.tick(skip=40)]
-    assert np.abs(commands[0].q - [0.9, -1.0]).max() < 0.02
+    assert np.abs(commands[0].q - [0.9, -0.5]).max() < 0.02
     while rig.state is State.FALLBACK:
         commands.append(rig.tick())
     assert [command.mode for command in commands] == ["track"] * 10 + ["damping"]
     np.testing.assert_allclose(commands[-2].q, [0.0, 1.0], atol=1e-9)
+
+
+def test_a_skipped_tick_delays_a_crouch_and_does_not_cut_it_short(arm):
+    rig = arm(e_stop=[CROUCH, DAMP]).go(State.RUN)
+    rig.q[:] = [0.4, 0.2]
+    commands = [rig.tick(e_stop="crouch")]
+    for i in range(10):
+        commands.append(rig.tick(skip=2 if i == 3 else 0))
+    assert [command.mode for command in commands] == ["track"] * 10 + ["damping"]
+    np.testing.assert_allclose(commands[-2].q, [0.0, 1.0], atol=1e-9)
+
+
+def test_tolerance_of_a_new_run_does_not_depend_on_when_an_event_was_before(arm):
+    rig = arm(overrun=[{"action": "keep", "ticks": 3}, DAMP]).go(State.RUN)
+    for _ in range(100):
+        rig.tick()
+    rig.tick(overrun=True)
+    rig.controller.deactivate()
+    rig.next = 0
+    rig.go(State.RUN)
+    assert modes_until(rig, 5, overrun=True) == "ttt" + "dd"
+    assert rig.controller.fault.startswith("overrun: ")
 
 
 def test_step_is_forgotten_when_a_new_run_begins(arm):

@@ -17,6 +17,7 @@ from faults.trial import (
     RUN,
     UNGUARDED,
     Bench,
+    Q,
     changed_profile,
     drive,
     fault,
@@ -196,14 +197,26 @@ def test_direct_calls_and_the_loop_give_bit_equal_commands(bench):
     assert [moment.state for moment in looped.log[RUN[bench.robot] :][:50]] == [State.RUN] * 50
 
 
-@pytest.mark.parametrize("cause", ["stale", "non_finite", "e_stop", "overrun"])
+FAULTS = {
+    "stale_source": [LOST],
+    "non_finite": [NAN],
+    "tilt": [fault("set", "orientation", 0.5, ticks=1)],
+    "limit": [fault("set", Q, 2.95, ticks=5)],
+}
+
+
+def never(policy):
+    return ScriptedWorker(policy, dict.fromkeys(range(3, 99), FOREVER))
+
+
+@pytest.mark.parametrize("cause", [*FAULTS, "e_stop", "overrun", "starvation"])
 def test_a_run_after_a_fault_is_bit_equal_to_a_first_one(bench, cause):
-    faults = {"stale": [LOST], "non_finite": [NAN]}.get(cause, [])
     wishes = wishes_until(AT, None, press) if cause == "e_stop" else None
     late_ns = {AT: 500 * PERIOD_NS} if cause == "overrun" else None
-    found = run(bench, faults, wishes, late_ns, seconds=0.5)
+    starves = {"worker": never, "delay": 1, "lost": range(9, 99)} if cause == "starvation" else {}
+    found = run(bench, FAULTS.get(cause, []), wishes, late_ns, seconds=0.5, **starves)
     controller = found.log.controller
-    assert controller.state is State.FAULT
+    assert controller.state is State.FAULT and controller.fault.startswith(f"{cause}: ")
     with pytest.raises(AndanteError, match="cannot activate in state FAULT"):
         controller.activate()
     controller.clear()

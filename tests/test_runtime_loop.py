@@ -29,7 +29,7 @@ from andante.runtime.realtime import MonotonicClock, SteadyClock, tuned
 from andante.runtime.robots.base import find_robot
 from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
-from andante.runtime.worker import AsynchronousWorker
+from andante.runtime.worker import AsynchronousWorker, Worker
 from andante.sim.robot import SimRobot
 
 PERIOD_NS = 20_000_000
@@ -379,6 +379,131 @@ def test_profile_that_wants_confirmation_waits_for_it(tmp_path):
     assert called == [State.READY]
     confirmed = RealtimeLoop(controller, robot, clock=FakeClock(), on_ready=lambda: confirmed.confirm())
     assert confirmed.run(seconds=1.0).decisions > 0
+
+
+class Waiting:
+    """An arm in the loop, whose operator does at the n-th question what the test says."""
+
+    def __init__(self, folder, *answers, **profile):
+        policy = arm_policy(folder)
+        self.controller = Controller(policy, arm_profile(folder, **profile))
+        robot = NullRobot(policy.contract, self.controller.profile)
+        self.sample = robot.read()
+        robot.read = lambda: self.sample  # stamped by the real clock: read once, it never ages
+        self.clock, self.answers, self.asked, self.commands = FakeClock(), list(answers), [], []
+        robot.write = lambda command: self.commands.append(command.copy())
+        self.loop = RealtimeLoop(self.controller, robot, clock=self.clock, on_ready=self.ask)
+
+    def ask(self):
+        self.asked.append(self.controller.waiting)
+        if self.answers:
+            self.answers.pop(0)(self)
+
+    def confirm(self):
+        self.loop.confirm()
+
+    def age(self, seconds):
+        stamp = self.sample.now_ns - round(seconds * 1e9)
+        self.sample.received_ns["joint_velocity"] = stamp
+
+    def oversleep(self, ticks):
+        tick = (self.clock.time_ns - self.clock.start_ns) // PERIOD_NS + 1
+        self.clock.lateness_ns = {tick: ticks * PERIOD_NS}
+
+
+def test_confirmation_that_cannot_be_heeded_is_asked_for_again_with_the_reason(tmp_path):
+    def in_vain(arm):
+        arm.age(1.0)
+        arm.confirm()
+
+    def again(arm):
+        arm.age(0.0)
+        arm.confirm()
+
+    arm = Waiting(tmp_path, in_vain, again)
+    report = arm.loop.run(1.0)
+    assert arm.asked == [None, "joint_velocity is 1000.0 ms old"]
+    assert (report.decisions > 0, report.faults, report.stopped) == (True, (), "time over")
+
+
+def test_confirmation_that_could_not_be_heeded_is_not_for_later(tmp_path):
+    def in_vain(arm):
+        arm.age(1.0)
+        arm.confirm()
+
+    arm = Waiting(tmp_path, in_vain, lambda arm: arm.age(0.0))  # all is well again, and nobody says so
+    report = arm.loop.run(1.0)
+    assert arm.asked == [None, "joint_velocity is 1000.0 ms old"]
+    assert (report.decisions, report.stopped) == (0, "never confirmed")
+
+
+@pytest.mark.parametrize("amid_the_tick", [False, True])
+def test_confirmation_is_asked_for_again_after_a_long_gap(tmp_path, amid_the_tick):
+    """It was given while nobody saw the robot sag."""
+
+    def confirm(arm):
+        arm.oversleep(5)
+        if not amid_the_tick:
+            arm.confirm()
+            return
+        tick = arm.controller.tick
+
+        def confirmed_meanwhile(*arguments):
+            arm.controller.tick = tick
+            arm.confirm()
+            return tick(*arguments)
+
+        arm.controller.tick = confirmed_meanwhile
+
+    damping = {"action": "damping", "gains": "damping"}
+    events = ("stale_source", "starvation", "non_finite", "limit", "e_stop")
+    table = {"overrun": [{"action": "keep", "ticks": 9}, damping], **{key: [damping] for key in events}}
+    arm = Waiting(tmp_path, confirm, fallback=table)
+    report = arm.loop.run(1.0)
+    assert (arm.asked, report.missed) == ([None, None], 5)
+    assert (report.decisions, report.stopped) == (0, "never confirmed")
+
+
+def test_start_that_its_conditions_do_not_allow_is_told(tmp_path):
+    arm = Waiting(tmp_path, conditions={"position": {"lift": [0.9, 1.0]}})
+    arm.sample.values["joint_position"][0] = 0.5
+    report = arm.loop.run(0.5)
+    assert report.stopped == "never ready: joint 'lift' is at 0.5, to start it must be in [0.9, 1]"
+    assert (report.decisions, report.faults, report.state) == (0, (), "disabled")
+    assert {command.mode for command in arm.commands} == {"damping"}
+
+
+class Broken(Worker):
+    """Fails where its policy does not."""
+
+    def request(self, tick, epoch):
+        if self.inferences == 2:
+            raise MemoryError("no more")
+        super().request(tick, epoch)
+
+
+def test_tick_that_raises_ends_in_damping_with_a_latched_fault_and_a_report(policy_path):
+    policy, profile = load_policy(policy_path), load_profile("pendulum")
+    controller = Controller(policy, profile, worker=Broken(policy))
+    robot = LoggingRobot(controller.contract, profile)
+    robot.on_write = {26 + 10: lambda: robot.set_state([0.3], [2.0])}  # the third decision is next
+    seen = []
+
+    def observe(tick, sample, *_):
+        seen.append((tick, controller.state, sample.values["joint_velocity"].item()))
+
+    report = RealtimeLoop(controller, robot, clock=FakeClock(), observers=[observe]).run(60.0)
+    assert report.faults == ("e_stop: the controller failed: MemoryError('no more')",)
+    assert (report.stopped, report.state, report.decisions) == ("fault", "fault", 2)
+    *before, last = robot.commands
+    assert {command.mode for command in before[26:]} == {"track"} and len(before) == 36
+    assert (last.mode, last.tick, seen[-1][:2]) == ("damping", 36, (36, State.FAULT))
+    assert last.tau_ff == pytest.approx(-0.2 * seen[-1][2]) and seen[-1][2] > 1.0 and not last.gains.any()
+    with pytest.raises(AndanteError, match="cannot activate in state FAULT"):
+        controller.activate()
+    controller.clear()
+    assert (controller.state, controller.fault) == (State.DISABLED, None)
+    np.testing.assert_array_equal(policy.state(), np.full(8, 0.1, np.float32))
 
 
 def test_sensors_that_never_come_are_told(pendulum):

@@ -95,6 +95,12 @@ def test_no_device_is_none_and_an_unknown_one_is_named():
         open_operator("mouse", COMPONENTS)
 
 
+@pytest.mark.parametrize("name", ["none:xyz", "none:", "keyboard:3"])
+def test_a_device_that_takes_no_address_is_refused_with_one(name):
+    with pytest.raises(AndanteError, match=f"no operator's device '{name}'; devices: "):
+        open_operator(name, COMPONENTS)
+
+
 @pytest.fixture
 def terminal():
     """Both ends of a real terminal; the far one is the operator's."""

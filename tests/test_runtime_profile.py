@@ -247,6 +247,17 @@ def test_key_given_twice_is_refused_by_name(tmp_path, old, new, key):
         load_profile(path)
 
 
+@pytest.mark.parametrize("number", ["1:30", "-1:30.5"])
+def test_number_to_the_base_of_60_is_refused(tmp_path, number):
+    text = (SHIPPED / "cartpole.yaml").read_text()
+    path = tmp_path / "robot.yaml"
+    path.write_text(text.replace("effort: 12.0}", f"effort: {number}}}"))
+    with pytest.raises(ProfileError, match=rf"robot\.yaml: number '{number}' has a colon .*line \d+"):
+        load_profile(path)
+    path.write_text(text.replace("robot_model: cartpole", "robot_model: '1:30'"))
+    assert load_profile(path).robot_model == "1:30"
+
+
 def test_missing_file_lists_the_shipped_profiles(tmp_path):
     with pytest.raises(ProfileError, match=r"nowhere\.yaml: no robot profile.*cartpole.*pendulum"):
         load_profile(tmp_path / "nowhere.yaml")
@@ -342,6 +353,17 @@ def test_profile_that_fits_is_told_and_one_that_is_malformed_is_refused(tmp_path
     (tmp_path / "robot.yaml").write_text("schema: 1")
     refused = andante("profile", "check", tmp_path / "robot.yaml")
     assert refused.returncode == 1 and "missing required field" in refused.stderr
+
+
+def test_predicate_that_is_not_installed_is_refused_when_a_profile_is_checked(tmp_path):
+    def change(content):
+        content["predicates"] = ["edge"]
+        content["fallback"]["custom"] = [DAMP]
+
+    load_changed(tmp_path, change)
+    refused = andante("profile", "check", tmp_path / "robot.yaml")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "no safety predicate 'edge'; predicates: " in refused.stderr
 
 
 def test_first_of_several_mismatches_says_how_many_more_there_are(tmp_path):

@@ -456,11 +456,80 @@ def test_sample_that_cannot_be_recorded_is_lost_and_nothing_else(policy_path, tm
     rig.controller.activate()
     for tick in range(3):
         command = rig.tick()
-        rig.sample.source_ns["joint_position"] = 2**70 if tick == 1 else 0
+        rig.sample.operator.command = np.zeros(9 * (tick % 2))
         recorder.add(tick, rig.sample, command)
     recorder.close()
-    assert recorder.lost == 1 and recorder.error.startswith("tick 1: error(")
+    assert recorder.lost == 1 and recorder.error.startswith("tick 1: ValueError(")
     assert read_recording(tmp_path / "rec.mcap").integers("tick").tolist() == [0, 2]
+
+
+def run_into_a_fault(rig, recorder, ticks=20, spoil=lambda sample: None):
+    """So many ticks of a policy, and as many after an emergency stop, the ones that are spoilt."""
+    rig.go(State.RUN)
+    for tick in range(2 * ticks):
+        command = rig.tick(e_stop=None if tick < ticks else "operator")
+        if tick >= ticks:
+            spoil(rig.sample)
+        recorder.add(tick, rig.sample, command)
+    recorder.close()
+
+
+@pytest.mark.parametrize("stamp", [2**70, -(2**70), np.int64(5), 0.5, None])
+@pytest.mark.parametrize("reason", [5, "\udcff", None])
+def test_odd_value_does_not_cost_the_recording_of_its_fault(policy_path, tmp_path, stamp, reason):
+    rig = Rig(load_policy(policy_path), load_profile("pendulum"))
+    recorder = Recorder(rig.controller, faults=tmp_path)
+
+    def spoil(sample):
+        sample.received_ns["joint_position"] = stamp
+        sample.received_ns["joint_velocity"] = 2**70
+        sample.operator.e_stop = reason
+
+    run_into_a_fault(rig, recorder, spoil=spoil)
+    assert (recorder.lost, recorder.error) == (0, None)
+    recording = read_recording(*recorder.written)
+    assert recording.integers("tick").tolist() == list(range(40))
+    nearest = {2**70: 2**63 - 1, -(2**70): -(2**63), 5: 5}.get(stamp, NEVER_NS)
+    assert recording.integers("sample", "received_ns")[20:, 0].tolist() == [nearest] * 20
+    status = recording.statuses[-1]
+    assert status.fault == "e_stop: operator" and status.e_stop == {5: "5", "\udcff": "?"}.get(reason)
+
+
+def test_fault_whose_ticks_cannot_be_recorded_still_has_what_was_before(policy_path, tmp_path):
+    rig = Rig(load_policy(policy_path), load_profile("pendulum"))
+    recorder = Recorder(rig.controller, faults=tmp_path)
+    run_into_a_fault(rig, recorder, spoil=lambda sample: setattr(sample.operator, "command", np.zeros(9)))
+    assert read_recording(*recorder.written).integers("tick").tolist() == list(range(20))
+    assert recorder.lost == 20 and recorder.error.startswith("tick 39: ValueError(")
+
+
+@pytest.mark.parametrize("model", ["a/b", "../../x", "*", "pend[u]lum", "x" * 300])
+def test_name_of_a_robot_reaches_no_other_files(tmp_path, model):
+    policy = load_policy(write_small_policy(tmp_path / "policy.onnx", robot_model=model))
+    rig = Rig(policy, structs.replace(load_profile("pendulum"), robot_model=model))
+    folder = tmp_path / "deep" / "faults"
+    folder.mkdir(parents=True)
+    others = [folder / f"other-fault-{number}.mcap" for number in range(30)]
+    for path in others:
+        path.touch()
+    recorder = Recorder(rig.controller, faults=folder)
+    run_into_a_fault(rig, recorder)
+    assert recorder.error is None and all(path.exists() for path in others)
+    assert {*folder.iterdir()} == {*others, *recorder.written} and len(recorder.written) == 1
+    assert read_recording(*recorder.written).header.robot_model == model
+
+
+def test_old_recording_that_cannot_be_deleted_does_not_cost_a_new_one(policy_path, tmp_path):
+    for number in range(25):
+        (tmp_path / f"pendulum-fault-2020{number}.mcap").mkdir()  # no file: cannot be unlinked
+    recorder, _ = record(policy_path, faults=FAULTS["nan"], faults_in=tmp_path)
+    assert recorder.error is None and len(read_recording(*recorder.written).rows) > 60
+
+
+def test_recording_without_a_tick_is_none(policy_path, tmp_path):
+    recorder = Recorder(Controller(load_policy(policy_path), load_profile("pendulum")), tmp_path / "rec.mcap")
+    recorder.close()
+    assert (recorder.told, recorder.written) == (None, []) and list(tmp_path.iterdir()) == []
 
 
 def start(*words, **options):
@@ -512,6 +581,59 @@ def test_fault_after_a_full_disk_is_recorded_with_what_was_before(policy_path, t
     assert replay(recording, load_policy(policy_path)).equal
 
 
+@pytest.mark.realtime
+def test_fault_after_a_part_that_cannot_be_begun_is_recorded(policy_path, tmp_path):
+    controller = Controller(load_policy(policy_path), load_profile("pendulum"))
+    path = tmp_path / "rec.mcap"
+    recorder = Recorder(controller, path, faults=tmp_path / "faults", part_bytes=20_000)
+    (tmp_path / "rec-2.mcap").touch()
+    robot = SimRobot(controller.contract, controller.profile)
+    loop = RealtimeLoop(controller, robot, clock=VirtualClock(), observers=[recorder.add])
+    ticks = loop.run(10.0).ticks
+    time.sleep(0.5)
+    assert recorder.told.endswith(f"{path}: File exists, cannot record)")
+    robot.set_state([0.0], [99.0])
+    assert loop.run(1.0).faults
+    recorder.close()
+    first, second = read_recording(path), read_recording(*recorder.written[1:])
+    assert first.damage is None and 0 < len(first.rows) < ticks
+    assert recorder.lost == ticks + 1 - len(first.rows) + 1  # up to the fault, which has a file of its own
+    assert second.statuses[-1].fault.startswith("limit: ")
+    assert (tmp_path / "rec-2.mcap").read_bytes() == b""
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("room", [0, 200])
+def test_disk_that_is_full_in_the_end_is_told(policy_path, tmp_path, room):
+    rig = Rig(load_policy(policy_path), load_profile("pendulum")).go(State.RUN)
+    path = tmp_path / "rec.mcap"
+    recorder = Recorder(rig.controller, path, seconds=PERIOD_S)
+    for tick in range(5):
+        recorder.add(tick, rig.sample, rig.tick())
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    time.sleep(1.0)  # all is flushed
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, limit[1]))
+    try:
+        recorder.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert recorder.told == f"{path} (0 ticks lost; {path}: File too large, cannot record)"
+    assert len(read_recording(path).rows) == 5
+
+
+@pytest.mark.parametrize("size", [100, 2000])
+def test_disk_that_is_full_from_the_first_leaves_no_file(policy_path, tmp_path, size):
+    controller = Controller(load_policy(policy_path), load_profile("pendulum"))
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+    try:
+        with pytest.raises(AndanteError, match=r"rec.mcap: File too large, cannot record"):
+            Recorder(controller, tmp_path / "rec.mcap")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_folder_that_cannot_be_written_is_told_and_the_fault_is_handled(policy_path, tmp_path):
     (tmp_path / "file").touch()
     recorder, report = record(policy_path, faults=FAULTS["nan"], faults_in=tmp_path / "file" / "faults")
@@ -556,6 +678,29 @@ def test_truncated_and_damaged_files_are_read_as_far_as_they_go(policy_path, tmp
             assert recording.rows.tobytes() == whole.rows[: found[-1]].tobytes()
             assert recording.damage is not None or found[-1] == len(whole.rows)
     assert 0 in found and len(whole.rows) in found and len(set(found)) > 3
+
+
+@pytest.mark.parametrize("length", [2**50, 2**62, 2**64 - 1])
+def test_length_that_no_memory_holds_is_damage(policy_path, tmp_path, length):
+    path = tmp_path / "rec.mcap"
+    record(policy_path, path)
+    rows, data = len(read_recording(path).rows), path.read_bytes()
+    end = int.from_bytes(data[-28:-20], "little") - 13  # of the data, before its own end record
+    attachment = bytes(24) + length.to_bytes(8, "little")
+    path.write_bytes(data[:end] + b"\x09" + len(attachment).to_bytes(8, "little") + attachment)
+    recording = read_recording(path)
+    assert len(recording.rows) == rows
+    assert recording.damage.startswith(f"{path}: ends early, after {rows} ticks: ")
+
+
+@pytest.mark.parametrize("name", ["rec-2.mcap", "rec-13.mcap"])
+def test_recording_whose_parts_would_meet_older_ones_is_refused(policy_path, tmp_path, name):
+    (tmp_path / name).write_text("precious")
+    (tmp_path / "rec-b.mcap").touch()
+    controller = Controller(load_policy(policy_path), load_profile("pendulum"))
+    with pytest.raises(AndanteError, match=f"{name}: File exists, cannot record"):
+        Recorder(controller, tmp_path / "rec.mcap")
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "rec-b.mcap"])
 
 
 def test_file_that_exists_or_cannot_be_is_refused_before_anything_moves(policy_path, tmp_path):

@@ -58,6 +58,43 @@ def test_host_loop_gives_no_torque_from_a_stale_measurement_after_a_fault(arm):
     assert not rig.tick(age_ns=10**9, stale="joint_velocity").tau_ff.any()
 
 
+OTHERS = ("battery_voltage", "joint_temperature", "angular_velocity", "orientation")
+
+
+@pytest.fixture(scope="module")
+def sensed(tmp_path_factory):
+    """A host loop with more sensors than it needs, at rest or holding its pose after an emergency stop."""
+    path = tmp_path_factory.mktemp("sensed")
+    signals = {name: {"max_age_s": 0.03} for name in ("joint_position", "joint_velocity", *OTHERS)}
+    damping = {"action": "damping", "gains": "damping"}
+    ladder = [{"action": "hold", "gains": "hold", "duration_s": 0.1}, damping]
+    events = ("stale_source", "starvation", "overrun", "limit", "e_stop", "temperature")
+    table = dict.fromkeys(events, ladder) | {"non_finite": [damping]}
+    profile = arm_profile(path, "host", signals=signals, base="stand", fallback=table)
+    return lambda: Rig(arm_policy(path, "host"), profile)
+
+
+@pytest.mark.parametrize("state", [State.WAIT_SENSORS, State.FALLBACK, State.FAULT])
+@pytest.mark.parametrize("stale", ["joint_position", "joint_velocity", *OTHERS])
+def test_host_loop_damps_or_holds_as_long_as_it_knows_what_that_needs(sensed, state, stale):
+    rig = sensed().go(state)
+    rig.q[:2], rig.dq[:] = [0.3, 0.1], [1.0, -2.0, 0.0]
+    damped, holds = [-4.0, 2.0], state is State.FALLBACK
+    if state is State.WAIT_SENSORS:
+        fresh = damped
+    else:
+        fresh = rig.tick().tau_ff
+        assert holds or fresh.tolist() == damped
+    command = rig.tick(age_ns=10**9, stale=stale)
+    blind = stale == "joint_velocity" or (stale == "joint_position" and holds)
+    assert rig.state is state and command.mode == ("track" if holds else "damping")
+    assert command.tau_ff == pytest.approx([0.0, 0.0] if blind else fresh)
+    assert not command.gains.any() and np.abs(fresh).min() > 0.0
+    if state is not State.WAIT_SENSORS:  # and from the next measurement on it is not blind any more
+        assert rig.tick().tau_ff == pytest.approx(fresh)
+    rig.controller.deactivate()
+
+
 @pytest.mark.parametrize(("lift_reading", "saturates"), [(0.4, True), (0.7, False)])
 @pytest.mark.parametrize("loop", ["host", "drive"])
 def test_action_reaches_its_joint_in_the_robots_convention(arm, loop, lift_reading, saturates):
@@ -165,9 +202,10 @@ def test_effort_is_clamped_to_the_stricter_of_contract_and_profile(tmp_path):
     assert action == 0.69
     filters["profile"].limit_action(action)
     assert action == 0.3
-    action[:] = -5.0
-    filters["contract"].limit_action(action)
-    assert action == -0.7
+    for name, low in (("contract", -0.7), ("profile", -0.3)):
+        action[:] = -5.0
+        filters[name].limit_action(action)
+        assert action == low
 
 
 def test_policy_whose_range_the_profile_excludes_is_refused(tmp_path):

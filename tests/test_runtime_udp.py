@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -29,7 +30,7 @@ from andante.runtime.frames import gravity_direction
 from andante.runtime.packet import LEASE_NS, Sender, measurement_packet, open_socket
 from andante.runtime.profile import SHIPPED, Profile, SignalQuality, load_profile
 from andante.runtime.recorder.recording import read_recording
-from andante.runtime.robots.base import find_robot
+from andante.runtime.robots.base import find_robot, open_robot
 from andante.runtime.robots.udp import UdpRobot
 from andante.runtime.states import State
 from andante.sim.motor_bridge import MotorBridge
@@ -237,6 +238,48 @@ def test_what_waited_in_the_queue_is_as_old_as_it_is(robot, bridge, profile):
         return sample.now_ns - sample.received_ns["joint_position"] > 90_000_000
 
     assert until(waited)  # the kernel stamps nothing in the first moments after it was asked to
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(0, 1), (0, -1), (-1, 0), (1, 0)])
+def test_what_waited_is_as_old_as_it_is_whenever_the_system_clock_was_set(
+    robot, bridge, profile, monkeypatch, before_s, after_s
+):
+    stamps = iter(range(1, 1000))
+
+    def set_clock(ahead_s):
+        clock = {"monotonic_ns": time.monotonic_ns, "time_ns": lambda: time.time_ns() + ahead_s * 10**9}
+        monkeypatch.setattr("andante.runtime.packet.time", SimpleNamespace(**clock))
+
+    def age_ns(ahead_s: int) -> int:
+        bridge.send(measurement(profile, stamp := next(stamps)))
+        time.sleep(0.1)
+        set_clock(ahead_s)
+        sample = robot.read()
+        assert sample.source_ns["joint_position"] == 10 * stamp
+        return sample.now_ns - sample.received_ns["joint_position"]
+
+    assert until(lambda: age_ns(0) > 90_000_000)  # the kernel stamps nothing in the first moments
+    set_clock(before_s)
+    robot.read()
+    assert 90_000_000 < age_ns(after_s) < 900_000_000
+    assert age_ns(-1) >= 0
+
+
+def test_a_number_that_the_sender_cannot_have_come_to_is_not_its_own(robot, far_end, addresses, profile):
+    first, second = datagrams(2, profile)
+
+    def numbered(number: int) -> bytes:
+        return second[:16] + struct.pack("<Q", number) + second[24:]
+
+    deliver(far_end, robot, addresses, first, numbered(2**64 - 1), numbered(10_000), second)
+    found = counters(robot)
+    assert (found["accepted"], found["foreign"], found["lost"], found["old"]) == (2, 2, 0, 0)
+    deliver(far_end, robot, addresses, numbered(1000))
+    assert counters(robot)["lost"] == 997
+    time.sleep(0.2)
+    deliver(far_end, robot, addresses, numbered(3500))  # in 0.2 s a fast sender comes so far
+    found = counters(robot)
+    assert (found["accepted"], found["foreign"], found["lost"]) == (4, 2, 997 + 2499)
 
 
 def test_a_signal_whose_stamp_stands_still_grows_old(robot, bridge, profile):
@@ -538,9 +581,47 @@ def test_robot_options_are_checked_by_name(policy):
     process = start("run", policy, "--robot", "udp", "--robot-option", "port=3")
     assert process.communicate(timeout=60) == (
         "",
-        "andante: robot 'udp' has no option 'port=3'; name=value of local, remote\n",
+        "andante: robot 'udp' with options [port=3] of local, remote: Object contains unknown field `port`\n",
     )
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("sim", ["seed=abc"], r"'sim' with options \[seed=abc\] of seed: Expected `int`, got `str`"),
+        ("sim", ["seed=-1"], "seed must not be negative, found -1"),
+        ("sim", ["seed"], "Expected `int`, got `str`"),
+        ("replay", [], r"'replay' with options \[\] of recording: Object missing required field `recording`"),
+        ("replay", ["recording=123"], "123: No such file"),
+        ("udp", ["local=47001"], "expected an address host:port of a known host, found '47001'"),
+        ("null", ["seed=1"], r"'null' with options \[seed=1\] of none: .* unknown field `seed`"),
+    ],
+)
+def test_robot_options_are_checked_by_type(name, options, message):
+    with pytest.raises(AndanteError, match=message):
+        open_robot(name, tuple(options), small_contract(), load_profile("pendulum"))
+
+
+class Custom:
+    """As another package may declare its robot."""
+
+    def __init__(self, contract, profile, port: int, path: Path, fast: bool = False, baud=1, **others):
+        self.options = port, path, fast, baud
+
+
+def test_robot_options_have_the_types_that_the_robot_declares(monkeypatch):
+    monkeypatch.setattr("andante.runtime.robots.base.find_robot", lambda name: Custom)
+    robot = open_robot("custom", ("port=7", "path=/dev/x=y", "fast=true", "baud=9"), None, None)
+    assert robot.options == (7, Path("/dev/x=y"), True, "9")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "0", "inf"])
+def test_an_impossible_time_is_refused_by_the_simulator(policy, seconds):
+    process = start("simulate", policy, "--seconds", seconds)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert err.startswith("andante: --seconds must be positive and at most 1e+09, found ")
 
 
 def test_every_field_of_a_command_is_carried():

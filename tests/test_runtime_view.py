@@ -118,6 +118,7 @@ def test_a_fault_is_tried_told_and_taken_back_and_the_emergency_stop_stays(polic
         page.press("Emergency stop")
         page.wait_for_text(is_in("fault"), "the stop")
         assert "fault, e_stop: pressed on the page" in page.text()
+        page.wait_for_text(lambda text: "No restart: the emergency stop stays" in text, "why it stays")
         page.press("Stop")
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -219,6 +220,14 @@ def test_a_watched_run_is_bit_equal_to_one_that_nobody_watches_also_after_a_rest
     assert (log.rows[:50], log.states[:50]) == (twin.rows[:50], twin.states[:50])
     assert (log.rows[60:], log.states[60:]) == (twin.rows, twin.states)
     assert (report.ticks, report.faults, report.stopped) == (alone.ticks, (), "time over")
+
+
+def test_nothing_begins_anew_after_the_emergency_stop_of_the_page(policy):
+    wishes = {40: [EMERGENCY_STOP], 50: [RESTART], 60: [STOP]}
+    with viewed(policy, wishes=wishes) as (loop, _, log):
+        report = loop.run(600.0)
+    assert log.states[40:] == ["run", *["fault"] * (len(log.states) - 41)]
+    assert report.faults == ("e_stop: pressed on the page",) and report.ticks >= 60
 
 
 def test_a_page_that_hangs_is_not_waited_for(policy):

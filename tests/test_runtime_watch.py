@@ -107,6 +107,9 @@ def test_gap_between_measurements_is_told_once(timed):
     assert rig.stamp(received_ns=-20_000_000) is None  # the one of the tick before
     assert rig.stamp() == "joint_velocity had a gap of 40.0 ms"
     assert rig.stamp() is None
+    rig = timed(max_gap_s=0.04)
+    assert rig.stamp(received_ns=-20_000_000) is None
+    assert rig.stamp() is None  # so much is allowed
 
 
 def test_lost_and_found_again_is_no_gap(timed):
@@ -212,14 +215,27 @@ def test_signal_beyond_its_limit_raises_its_own_event(walker, signal, value, fau
 
 @pytest.mark.parametrize("state", [State.WAIT_SENSORS, State.START, State.READY, State.RUN, State.STOP])
 @pytest.mark.parametrize(
-    ("silent_ns", "fault"), [(301_000_000, "silent for 301.0 ms"), (None, "no emergency")]
+    ("silent_ns", "fault"),
+    [
+        (301_000_000, "the emergency-stop device has been silent for 301.0 ms"),
+        (-1_500_000, "the emergency-stop device's last word is stamped 1.5 ms in the future"),
+        (None, "no emergency-stop device"),
+    ],
 )
 def test_lost_heartbeat_is_an_emergency_stop_in_every_state(walker, state, silent_ns, fault):
     walker.go(state)
     walker.silent_ns = silent_ns
     walker.tick()
     assert walker.state is State.FAULT
-    assert walker.controller.fault.startswith("e_stop: ") and fault in walker.controller.fault
+    assert walker.controller.fault == f"e_stop: {fault}"
+
+
+@pytest.mark.parametrize("silent_ns", [0, 300_000_000])
+def test_heartbeat_of_now_or_just_in_time_is_one(walker, silent_ns):
+    walker.go(State.RUN)
+    walker.silent_ns = silent_ns
+    walker.tick()
+    assert (walker.state, walker.controller.fault) == (State.RUN, None)
 
 
 def test_operator_who_falls_silent_is_an_event_of_the_running_policy(walker):

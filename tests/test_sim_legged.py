@@ -437,12 +437,25 @@ def test_the_quadruped_under_another_name_with_its_joints_in_another_order_is_th
         (("name: b_hip", "name: a_hip"), r"stool.yaml: joint named twice: a_hip"),
         (("name: b_hip", "name: tail"), r"stool.yaml: joints: 'tail' needs a target range"),
         (("pose: -0.8, kp", "pose: -2.8, kp"), r"stool.yaml: joint 'd_knee': pose must be within target"),
-        (("[-0.5, 1.5]", "[1.5, -0.5]"), r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[1.5, -0.5\]"),
-        (("[-0.5, 1.5]", "[0, 0]"), r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[0"),
+        (
+            ("[-0.5, 1.5]", "[1.5, -0.5]"),
+            r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[1.5, -0.5\]",
+        ),
+        (
+            ("[-0.5, 1.5]", "[0, 0]"),
+            r"stool.yaml: lin_vel_x must be \[low, high\], low below high, found \[0",
+        ),
         (("[-1.5, 0.5]", "[0.5, -1.5]"), r"stool.yaml: joint 'a_knee': target must be \[low, high\]"),
         (("[0.0, 0.5, 0.5, 0.0]", "[0.0, 0.5]"), r"gait: phases must have one value per foot, 4, found 2"),
         (("alive: 7.0", "fun: 7.0"), r"weights: no reward term 'fun'; terms: linear_velocity"),
-        (("height: 0.29", "heigth: 0.29"), r"stool.yaml: .*unknown field `heigth`; fields: base, imu, .*mjcf"),
+        (
+            ("height: 0.29", "heigth: 0.29"),
+            r"stool.yaml: .*unknown field `heigth`; fields: base, imu, .*mjcf",
+        ),
+        (
+            ("foot_height: 0.02", "frequency: 2"),
+            r"`frequency` - at `\$.gait`; fields: phases, frequency_hz, foot_height, swing_height$",
+        ),
         (
             ("pose: 0.4, kp", "pse: 0.4, kp"),
             r"unknown field `pse` - at `\$.joints\[0\]`; fields: name, pose, kp, kd, target, sideways$",
@@ -465,6 +478,11 @@ def test_an_mjcf_that_does_not_parse_is_one_line(stool, tmp_path):
     with pytest.raises(AndanteError, match=r"stool.yaml: .*stool.xml: .*egg") as raised:
         get_spec(name)
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_without_its_family_is_answered_with_the_family():
+    with pytest.raises(AndanteError, match=r"^no task 'go1.yaml'; did you mean 'legged/go1.yaml'\?$"):
+        get_spec("go1.yaml")
 
 
 def test_a_file_that_is_not_there_is_answered_with_the_examples():

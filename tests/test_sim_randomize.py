@@ -612,6 +612,11 @@ def test_every_field_is_checked_for_what_is_possible():
         ("{mass: {leg: 1}, curriculum: {ranges: [mass.leg], teacher: {kind: uniform}}}", "must be uniform"),
         ("mass: [1]", "Expected `object`"),
         ("mass: {a: 1, a: 2}", "'a' given twice"),
+        ("frictoin: {a: 1}", "unknown field `frictoin`; fields: mass, center_of_mass, friction, "),
+        (
+            "mass: {a: {kind: uniform, low: 1, hihg: 2}}",
+            "`hihg` - at `$.mass[...]`; fields: low, high, shared",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line_that_names_it(text, message, tmp_path):

@@ -18,11 +18,13 @@ import andante.sim.tasks
 from andante.runtime.command import FIELDS, JointCommand
 from andante.runtime.contract import ActionTerm
 from andante.runtime.errors import AndanteError
+from andante.runtime.operator import command_components
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import Profile, load_profile
 from andante.sim import make
 from andante.sim.closed_loop import closed_loop
 from andante.sim.env import Env
+from andante.sim.fixed_command import FixedCommand
 from andante.sim.observe import gravity_direction
 from andante.sim.robot import SimRobot
 from andante.sim.spec import get_spec
@@ -301,6 +303,13 @@ def test_a_geared_joint_moves_as_without_gear_for_what_the_drive_is_told(sled, t
             each.write(made)
     assert state(robot) == pytest.approx(state(plain), rel=1e-9, abs=1e-12)
     assert robot.read().values["joint_position"][0] == pytest.approx(-4 * plain.data.qpos[7] + 0.3)
+    assert abs(plain.effort()[0]) > 0.001
+    assert robot.effort() == pytest.approx(plain.effort() / (-4.0, 1.0, 1.0))
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(AndanteError, match="seed must not be negative, found -1"):
+        SimRobot(small_contract("pendulum"), load_profile("pendulum"), seed=-1)
 
 
 def test_a_turned_sensor_measures_along_its_own_axes(sled, tmp_path):
@@ -374,3 +383,9 @@ def test_a_closed_loop_with_commands_and_variables_returns_what_training_does(sl
     assert loop.faults == ()
     assert loop.returns == pytest.approx(expected, rel=1e-3)
     assert len({round(value, 3) for value in expected}) == 3
+
+
+def test_a_fixed_command_for_a_policy_without_one_is_refused():
+    components = command_components(small_contract("pendulum"))
+    with pytest.raises(AndanteError, match=r"^fixed command: this policy has no command, found '0.8,0,0'$"):
+        FixedCommand(components, "0.8,0,0")

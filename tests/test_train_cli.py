@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import docstring_parser
 import msgspec
@@ -19,9 +22,29 @@ from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, get_spec
 from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
 from andante.train.files import decode_config, read_config, write_json
-from andante.train.recipes import RECIPES, get_recipe
+from andante.train.recipes import RECIPES, get_recipe, recipe_options
 
 TASK = "pendulum-swingup-blind"
+
+
+def test_recipe_as_options_is_the_recipe():
+    def field(option: str) -> tuple[str, list[str]]:
+        name, *values = option.removeprefix("--").split(" ")
+        return name.replace("-", "_"), values
+
+    recipe = get_recipe("quadruped-velocity")
+    options = dict(map(field, recipe_options("quadruped-velocity")))
+    assert options["ticks"] == ["2500000"] and options["ppo.smoothness"] == ["0.0", "0.0", "0.0"]
+    assert options["hidden_size"] == [str(recipe.policy.hidden_size)]
+    fields = {f"ppo.{name}" for name in PPOConfig.__struct_fields__} | {*PolicyConfig.__struct_fields__}
+    fields |= {*TrainConfig.__struct_fields__} - {"task", "policy", "ppo", "randomization"}
+    assert set(options) == fields
+
+
+def test_a_described_task_tells_its_recipe(capsys):
+    assert main(["tasks", TASK]) == 0
+    told = capsys.readouterr().out
+    assert "--ticks 3000000  --num-worlds 256" in told and f"`andante train {TASK}`" in told
 
 
 def test_every_task_has_a_recipe_for_itself():
@@ -212,6 +235,22 @@ def test_a_resumed_run_has_the_configuration_that_is_wanted(
     assert main(["train", TINY.task, *words, *options]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_a_line_at_every_evaluation_tells_the_time_elapsed_and_left(tiny_run, tmp_path, monkeypatch, capsys):
+    seconds = itertools.count()
+    monkeypatch.setattr("andante.train.learn.time", SimpleNamespace(monotonic=seconds.__next__))
+    content = json.loads((tiny_run / "config.json").read_text()) | {"evaluations": 4}
+    (tmp_path / "often.json").write_text(json.dumps(content))
+    words = ["train", TINY.task, "--config", str(tmp_path / "often.json"), "--run-dir", str(tmp_path / "run")]
+    assert main(words) == 0
+    assert main([*words, "--resume", "--ticks", "64"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "elapsed" in line]
+    told = [re.search(r"^ +(\d+) ticks .*  00:(\d+) elapsed, about (\S+) left$", line) for line in lines]
+    assert [line[1] for line in told] == ["16", "32", "48", "64"]
+    elapsed = int(told[1][2])
+    assert 0 < elapsed < int(told[2][2])
+    assert told[1][3] == "{:02d}:{:02d}".format(*divmod(2 * elapsed, 60)) and told[-1][3] == "00:00"
 
 
 def test_a_resumed_run_takes_the_ticks_of_the_configuration_that_is_wanted(tiny_run, tmp_path):

@@ -30,11 +30,14 @@ TINY = (
 SHORT = ",".join(TINY)
 
 
-def test_none_is_a_value_among_others():
+def test_none_and_a_list_are_values_among_others():
     assert _choices((("ppo.final_std=None,0.1", "ppo.value_clip=null"), ("policy.memory=None",))) == {
         "ppo.final_std": [None, "0.1"],
         "ppo.value_clip": [None],
         "policy.memory": [None],
+    }
+    assert _choices((("ppo.smoothness=[0,0,0],[0,0,0.003]",),)) == {
+        "ppo.smoothness": [[0, 0, 0], [0, 0, 0.003]]
     }
     values = {"ppo.final_std": None, "ppo.value_clip": "0.1"}
     assert with_values(get_recipe("quadruped-velocity"), values).ppo.final_std is None

@@ -110,7 +110,8 @@ def learn(
 
 def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint, wandb: str | None) -> bool:
     """Use up the budget; False if interrupted before."""
-    last_written = time.monotonic()
+    began = last_written = time.monotonic()
+    before = trainer.ticks
     with _logs(trainer, config, run_dir, wandb) as (logs, bar), _interrupts() as interrupted:
         while trainer.ticks < config.ticks:
             start = time.monotonic()
@@ -132,9 +133,12 @@ def _train(trainer: PPO, config: TrainConfig, run_dir: Path, current: Checkpoint
             bar.update(min(trainer.ticks, config.ticks) - bar.n)
             bar.set_postfix_str(f"reward/tick {metrics['reward_per_tick']:.3f}")
             if "return" in metrics:
+                elapsed = time.monotonic() - began
+                left = elapsed / (trainer.ticks - before) * max(config.ticks - trainer.ticks, 0)
                 bar.write(
                     f"{trainer.ticks:>10,} ticks  return {metrics['return']:8.2f}  "
-                    f"{trainer.ticks / current.seconds:,.0f} ticks/s"
+                    f"{trainer.ticks / current.seconds:,.0f} ticks/s  "
+                    f"{tqdm.format_interval(elapsed)} elapsed, about {tqdm.format_interval(left)} left"
                 )
             logs.write(trainer.iteration, trainer.ticks, current.seconds, metrics)
             finished = trainer.ticks >= config.ticks

@@ -46,8 +46,12 @@ def doctor(
         cpu: core to measure on.
     """
     if robot is None:
+        if profile is not None or robot_option:
+            raise AndanteError("--profile and --robot-option are for --robot")
         _inspect(seconds, rate, fifo_priority, cpu)
         return 0
+    if robot == "sim":
+        raise AndanteError("--robot sim: nobody can move a simulated robot by hand")
     if profile is None:
         raise AndanteError("--robot needs --profile: what the robot is compared with")
     owned = load_profile(profile)
@@ -77,9 +81,9 @@ def _ask(words: str, instruction: Instruction) -> Callable[[], bool]:
 
 
 def _is_entered() -> bool:
-    if not select.select([sys.stdin], [], [], POLL_S)[0]:
+    if sys.stdin is not None and not select.select([sys.stdin], [], [], POLL_S)[0]:
         return False
-    if not sys.stdin.readline():
+    if sys.stdin is None or not sys.stdin.readline():  # none: it was closed before this process began
         raise AndanteError("nobody at standard input")
     return True
 

@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from andante.runtime.artifact import read_artifact
 from andante.runtime.profile import load_profile, mismatches
+from andante.runtime.safety import find_predicates
 
 
 def profile(action: Positional[Literal["check"]], robot: Positional[str], policy: Path | None = None) -> int:
@@ -22,6 +23,7 @@ def profile(action: Positional[Literal["check"]], robot: Positional[str], policy
         policy: policy file to check it against.
     """
     loaded = load_profile(robot)
+    find_predicates(loaded)
     print(f"{robot}: a valid profile of robot model {loaded.robot_model}, digest {loaded.digest[:12]}")
     if policy is None:
         return 0

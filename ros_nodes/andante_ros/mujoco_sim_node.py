@@ -48,8 +48,6 @@ class MujocoSimNode(Node):
         stepwise = msgspec.structs.replace(contract, control_period_ns=self._step_ns, decimation=1)
         self._robot = SimRobot(stepwise, profile, seed=values["seed"])
         self._watchdog_steps = values["watchdog_ticks"] * contract.decimation
-        self._sign = np.array([joint.sign for joint in profile.joints])
-        self._dofs = [self._robot.model.joint(name).dofadr[0] for name in profile.joint_names]
         actuated = [joint.name for joint in profile.actuated]
         self._command = JointCommand.allocate(len(actuated), self._watchdog_steps * self._step_ns)
         self._reader = JointStateReader(actuated, {"effort": self._command.tau_ff})
@@ -105,8 +103,7 @@ class MujocoSimNode(Node):
         sample = self._robot.read()
         for signal, field in self._fields.items():
             np.copyto(self._writer.arrays[field], sample.values[signal])
-        forces = self._robot.data.qfrc_actuator[self._dofs]
-        np.multiply(self._sign, forces, out=self._writer.arrays["effort"])
+        np.copyto(self._writer.arrays["effort"], self._robot.effort())
         self._writer.message.header.stamp = self.get_clock().now().to_msg()
         self._states.publish(self._writer.message)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import msgspec
 import tyro
@@ -81,48 +81,39 @@ def run(
     robot_profile = load_profile(session.contract.robot_model if profile is None else profile)
     worker = AsynchronousWorker(session) if asynchronous else None
     controller = Controller(session, robot_profile, execution_horizon, worker, inference_delay, mode, overlap)
-    if fast and robot != "sim":
-        raise AndanteError(f"--fast is for --robot sim, whose clock is the simulation's, found {robot!r}")
-    if command.startswith("fixed") and robot != "sim":
-        raise AndanteError(f"--command {command}: for --robot sim only, found {robot!r}: nobody could let go")
+    if robot != "sim" and (fast or command.startswith("fixed")):
+        raise AndanteError(f"--fast and --command fixed are for --robot sim only, found {robot!r}")
+    recording.check(report)
     if report is not None:
-        if recording.record is not None and os.path.realpath(report) == os.path.realpath(recording.record):
-            raise AndanteError(f"{report}: asked for as report and as recording")
         _write(report, b"")  # what is wrong with it is told before the run
-        report.unlink()  # there is none until the run is over
     running: list[RealtimeLoop] = []
     troubles: list[str] = []
     with _interrupts(running) as received, ExitStack() as opened:
-
-        def finally_do(what: str, act: Callable[[], None]) -> None:
-            opened.callback(_attempt, troubles, what, act)
-
-        finally_do("close the controller", controller.close)
+        opened.callback(_attempt, troubles, "close the controller", controller.close)
         machine = open_robot(robot, robot_option, session.contract, robot_profile)
-        finally_do(f"close robot {robot!r}", machine.close)
+        opened.callback(_attempt, troubles, f"close robot {robot!r}", machine.close)
         page = viewing.open(controller, machine, lambda: loop)
         if page is not None:
-            finally_do("close the page", page.close)
+            opened.callback(_attempt, troubles, "close the page", page.close)
+            print(f"view at {page.url}", flush=True)
         operator = open_operator(command, command_components(session.contract))
         if operator is not None:
-            finally_do("close the operator's device", operator.close)
+            opened.callback(_attempt, troubles, "close the operator's device", operator.close)
         driven = machine if page is None else page.robot
         clock = VirtualClock() if fast else None
         loop = RealtimeLoop(controller, driven, fifo_priority, cpu, clock, operator=operator)
-        loop.on_ready = loop.confirm if yes else _Asking(loop, operator and operator.hint).ask
+        loop.on_ready = loop.confirm if yes else _Asking(loop, getattr(operator, "hint", "")).ready.set
+        running.append(loop)
         recorder = recording.open(controller, fifo_priority is not None)
         if recorder is not None:
-            finally_do("close the recording", recorder.close)
+            opened.callback(_attempt, troubles, "close the recording", recorder.close)
         # The page may restart the controller: what the tick was is recorded before.
         loop.observers = [each for each in (recorder and recorder.add, page and page.after_tick) if each]
-        if page is not None:
-            print(f"view at {page.url}", flush=True)
-        running.append(loop)
         result = loop.run(seconds)
-        link = getattr(machine, "link", None)
         if report is not None:
             text = msgspec.json.format(msgspec.json.encode(result)) + b"\n"
-            finally_do("write the report", lambda: _write(report, text))
+            opened.callback(_attempt, troubles, "write the report", _write, report, text)
+    link = getattr(machine, "link", None)
     told = {"datagrams": link, "recording": recorder and recorder.told, "view": page and page.error}
     lines = [f"{name:<12} {text}" for name, text in told.items() if text is not None]
     _print("\n".join([str(result), *lines]), result.faults)
@@ -133,26 +124,29 @@ def run(
     return 1 if result.faults or not result.decisions else 0
 
 
-def _attempt(troubles: list[str], what: str, act: Callable[[], None]) -> None:
+def _attempt(troubles: list[str], what: str, act: Callable[..., None], *arguments: object) -> None:
     try:
-        act()
+        act(*arguments)
     except Exception as error:  # the rest must be closed and told nevertheless
         troubles.append(str(error) if isinstance(error, AndanteError) else f"cannot {what}: {error!r}")
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing."""
+    """All of it or nothing; without content only try, and take away an older one."""
     target = Path(os.path.realpath(path))
     part = Path(f"{target}.part")
     try:
         if target.exists() and not target.is_file():
             raise AndanteError(f"{path}: no regular file, cannot write the report")
         part.write_bytes(content)
-        part.replace(target)
+        target.unlink(missing_ok=True)
+        if content:
+            part.replace(target)
     except OSError as error:
+        raise AndanteError(f"{path}: {error.strerror}, cannot write the report") from None
+    finally:
         with suppress(OSError):
             part.unlink()
-        raise AndanteError(f"{path}: {error.strerror}, cannot write the report") from None
 
 
 def _print(text: str, faults: tuple[str, ...]) -> None:
@@ -184,9 +178,8 @@ def _interrupts(running: list[RealtimeLoop]) -> Iterator[list[int]]:
         received.append(number)
         running[0].stop()
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` means it
-        numbers.append(signal.SIGHUP)
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # `nohup` means it
+    numbers = [signal.SIGINT, signal.SIGTERM] + [signal.SIGHUP] * (not ignored)
     previous = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield received
@@ -198,26 +191,28 @@ def _interrupts(running: list[RealtimeLoop]) -> Iterator[list[int]]:
 class _Asking:
     """Tells that the robot is ready, and asks at standard input where the operator has no device.
 
-    In threads of its own: neither who does not read nor who does not answer may stop the loop. With one reader
-    for the life of the loop: a second would take its line.
+    In threads of its own: neither who does not read nor who does not answer may stop the loop. One reader for
+    the life of the loop: a second would take its line.
     """
 
-    def __init__(self, loop: RealtimeLoop, hint: str | None) -> None:
+    def __init__(self, loop: RealtimeLoop, hint: str) -> None:
         self._loop, self._hint = loop, hint
-        self._ready, self._asked = threading.Event(), threading.Event()
-        self.ask = self._ready.set
+        self.ready, self._asked = threading.Event(), threading.Event()
         for serve in (self._tell, self._read):
             threading.Thread(target=serve, daemon=True).start()
 
     def _tell(self) -> None:
-        while self._ready.wait():
-            self._ready.clear()
-            if not self._hint:
-                with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
-                    termios.tcflush(0, termios.TCIFLUSH)
-                self._asked.set()
-            if not _say(f"ready; {self._hint or 'press Enter to let the policy run'}", sys.stdout):
-                self._loop.stop("nobody reads the output")
+        with suppress(OSError):
+            while self.ready.wait():
+                self.ready.clear()
+                if not self._hint:
+                    with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
+                        termios.tcflush(0, termios.TCIFLUSH)
+                    self._asked.set()
+                text = f"ready; {self._hint or 'press Enter to let the policy run'}\n"
+                if sys.stdout is not None:  # whose lock `print` would hold for as long as nobody reads
+                    os.write(sys.stdout.fileno(), text.encode())
+        self._loop.stop("nobody reads the output")
 
     def _read(self) -> None:
         with suppress(OSError, ValueError):  # cannot be read, or is no text
@@ -226,12 +221,4 @@ class _Asking:
                 with suppress(AndanteError):  # READY no longer
                     self._loop.confirm()
         self._loop.stop()
-        _say("andante: nobody at standard input; --yes confirms without asking", sys.stderr)
-
-
-def _say(text: str, stream: TextIO | None) -> bool:
-    """Print past the stream's buffer, whose lock a thread would hold while nobody reads; whether it could."""
-    try:
-        return stream is None or os.write(stream.fileno(), f"{text}\n".encode()) > 0
-    except OSError:
-        return False
+        print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)

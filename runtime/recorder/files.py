@@ -89,13 +89,15 @@ class _Output:
         """Nothing is held back."""
 
     def close(self) -> None:
+        if self._file.closed:
+            return
         with suppress(OSError):  # some file systems cannot
             os.fsync(self._file.fileno())
         self._file.close()
 
 
 class RecordingFile:
-    """One MCAP file; `OSError` from any method means that the rest is lost."""
+    """One MCAP file; an exception from any method means that the rest is lost."""
 
     unsaved: int
     """Ticks that are not in the file yet."""
@@ -126,8 +128,9 @@ class RecordingFile:
             self._channels[STATUS] = self._register(
                 STATUS, "foxglove.Log", "jsonschema", msgspec.json.encode(_STATUS_SCHEMA)
             )
-        except OSError:
-            self._output.close()
+        except Exception:
+            self.abandon()
+            path.unlink(missing_ok=True)
             raise
 
     @property
@@ -165,6 +168,7 @@ class RecordingFile:
         """Write the index, and close."""
         try:
             self._writer.finish()  # type: ignore[no-untyped-call]
+            self.unsaved = 0
         finally:
             self._output.close()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..wire import encode, encode_varint
+from .protobuf import encode, encode_varint
 
 DOUBLE, INT, BOOL, ENUM = "double", "int", "bool", "enum"
 """Kinds of numbers; an enumeration is written `enum` and its values' names, all separated by spaces."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,15 +29,30 @@ class RecordingOptions:
     record_parts: int = 8
     """How many parts are kept; the oldest is deleted."""
 
+    def check(self, report: Path | None = None) -> None:
+        """Find what cannot be before anything is opened; `report` is another file that will be written.
+
+        Raises:
+            AndanteError: an impossible number, or a file that is there or wanted for two things.
+        """
+        for name in ("record_seconds", "record_part_mb", "record_parts"):
+            if not 0 < getattr(self, name) < 1e6:
+                raise AndanteError(f"{name} must be positive, found {getattr(self, name)}")
+        if self.record is None:
+            return
+        if report is not None and os.path.realpath(report) == os.path.realpath(self.record):
+            raise AndanteError(f"{report}: asked for as report and as recording")
+        from .parts import refuse_taken
+
+        refuse_taken(self.record)
+
     def open(self, controller: Controller, fifo: bool) -> Recorder | None:
         """A recorder for this controller; None where the extra is missing and nothing was asked for.
 
         Raises:
             AndanteError: asked for, and not possible.
         """
-        for name in ("record_seconds", "record_part_mb", "record_parts"):
-            if not 0 < getattr(self, name) < 1e6:
-                raise AndanteError(f"{name} must be positive, found {getattr(self, name)}")
+        self.check()
         from .recorder import Recorder
 
         try:

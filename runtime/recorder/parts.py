@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import AndanteError
 from .files import RecordingFile
 from .header import Header, Status
 from .layout import Layout
 
 
+def refuse_taken(path: Path) -> None:
+    """Make sure that neither a recording nor a part of it, of which the first may be gone, is there.
+
+    Raises:
+        AndanteError: one is.
+    """
+    taken = re.compile(rf"{re.escape(path.stem)}(-\d+)?{re.escape(path.suffix)}")
+    names: list[str] = []
+    with suppress(OSError):  # of which opening the file will tell
+        names += sorted(each.name for each in path.parent.iterdir())
+    for name in filter(taken.fullmatch, names):
+        raise AndanteError(f"{path.with_name(name)}: File exists, cannot record")
+
+
 class Parts:
-    """A file, and those that follow when it is full; after an `OSError` from a method the rest is lost."""
+    """A file, and those that follow when it is full; after an exception from a method the rest is lost."""
 
     paths: list[Path]
     """Files that are kept, oldest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from ..controller import Controller
 from ..errors import AndanteError
 from .files import CONTRACT, PROFILE, SNAPSHOT, need_mcap
 from .header import Header, Status, encode_profile
-from .parts import Parts
+from .parts import Parts, refuse_taken
 from .row import STATES, Row
 from .snapshot import Carried, Snapshot, encode_snapshot
 
@@ -35,6 +36,8 @@ SPARE = 500
 """Ticks, at least, that the files may lag behind."""
 FAULTS_KEPT = 20
 """Newest recordings of faults that a folder keeps."""
+LONGEST_NAME = 100
+"""Of a robot model, in a file's name."""
 CLOSING_S = 10.0
 """How long a file system may take to take the rest."""
 FIFO_PRIORITY = 1
@@ -117,6 +120,7 @@ class Recorder:
         self._parts: Parts | None = None
         if path is not None:
             self._asked = True
+            refuse_taken(path)
             try:
                 self._parts = self._open(path)
             except OSError as error:
@@ -143,15 +147,21 @@ class Recorder:
         except Exception as error:  # recording must never be what stops a robot
             self._gaps += 1
             self.error = f"tick {tick}: {error!r}"
+        # A latched fault stays the same object.
+        if (fault := self._controller.fault) is not self._fault:
+            self._latch(fault)
 
     def close(self) -> None:
-        """Write what is left, and end the thread."""
+        """Write what is left, and end the thread; a file that was to have all ticks, and has none, goes."""
         self._closing.set()
         self._thread.join(CLOSING_S)
         if self._thread.is_alive():
             self.error = f"the file system has not taken the rest for {CLOSING_S:g} s"
-        if self._thread.is_alive() or self._failed:
-            self._missed += max(min(self._end, self._added) - self._next, 0)
+        elif not self._added + self._gaps:
+            while self._recordings:
+                for path in self._recordings.pop().paths:
+                    path.unlink(missing_ok=True)
+        self._miss()
 
     @property
     def told(self) -> str | None:
@@ -189,21 +199,25 @@ class Recorder:
         if added % self._pace == 0 and (snapshot := self._carried.take(added)) is not None:
             self._snapshots.append(snapshot)
         self._added = added + 1
-        fault = controller.fault
-        # A latched fault stays the same object.
-        if fault is not None and fault is not self._fault and self._end != ALWAYS:
+
+    def _latch(self, fault: str | None) -> None:
+        """Have what was before a fault, and what comes after it, written."""
+        self._fault = fault
+        if fault is not None and self._end != ALWAYS:
             if self._next >= self._end:  # the other thread has nothing to do
                 self._next = max(self._begun, self._added - self._keep)
             self._end = self._added + self._after
-        self._fault = fault
 
     def _give_up(self) -> None:
         """The file is lost; what is in the ring may still be written after a fault."""
-        if self._end == ALWAYS:
-            self._missed += self._added - self._next
+        self._miss()
         self._begun = 0 if self._end == ALWAYS else self._added
         self._next = self._end = self._added
         self._failed = False
+
+    def _miss(self) -> None:
+        """Count what should have been written by now, and will not be."""
+        self._missed += max(min(self._end, self._added) - self._next, 0)
 
     def _serve(self) -> None:
         if self._fifo:
@@ -238,12 +252,12 @@ class Recorder:
         if self._parts is not None and not self._failed:
             try:
                 self._parts.finish()
-            except OSError as error:
+            except Exception as error:
                 self._fail(error)
             self._parts = None
 
     def _fail(self, error: Exception) -> None:
-        reason = error.strerror if isinstance(error, OSError) else repr(error)
+        reason = getattr(error, "strerror", None) or repr(error)
         where = self._faults if self._parts is None else self._parts.paths[-1]
         self.error = f"{where}: {reason}, cannot record"
         if self._parts is not None:
@@ -257,9 +271,9 @@ class Recorder:
         return Status(
             tick=integers.item(0),
             state=STATES[integers.item(self._row.layout.place("state").start)].name,
-            fault=fault,
-            waiting=waiting,
-            e_stop=e_stop,
+            fault=_text(fault),
+            waiting=_text(waiting),
+            e_stop=_text(e_stop),
             policy=policy,
         )
 
@@ -275,9 +289,16 @@ class Recorder:
 
     def _open_fault(self) -> Parts:
         """A file in the folder of faults, which keeps the newest ones."""
-        folder, pattern = self._faults, f"{self._header.robot_model}-fault-*.mcap"
+        model = re.sub(r"[^A-Za-z0-9_.-]", "_", self._header.robot_model)[:LONGEST_NAME]
+        folder, pattern = self._faults, f"{model}-fault-*.mcap"
         folder.mkdir(parents=True, exist_ok=True)
         for old in sorted(folder.glob(pattern))[: -FAULTS_KEPT + 1]:
-            old.unlink(missing_ok=True)
+            with suppress(OSError):  # rather one too many than none of this fault
+                old.unlink()
         now = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
         return self._open(folder / pattern.replace("*", now))
+
+
+def _text(found: object) -> str | None:
+    """What others gave as a reason, as text that can be written."""
+    return None if found is None else str(found).encode(errors="replace").decode()

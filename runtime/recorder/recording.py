@@ -21,6 +21,9 @@ from .layout import Layout
 from .row import sources_layout, tick_layout
 from .snapshot import Snapshot, decode_snapshot
 
+DAMAGE = ValueError, KeyError, RuntimeError, EOFError, OverflowError, MemoryError, struct.error
+"""What damaged bytes make a reader raise, beyond its own errors."""
+
 
 class _Log(msgspec.Struct):
     status: Status
@@ -126,7 +129,6 @@ def _read_part(path: Path) -> Recording:
     damage = status = None
     try:
         with path.open("rb") as file:
-            # Errors beyond mcap's own come from what damaged bytes make it do.
             try:
                 for record in StreamReader(file, validate_crcs=True).records:
                     if isinstance(record, Metadata) and record.name == HEADER:
@@ -143,7 +145,7 @@ def _read_part(path: Path) -> Recording:
                         messages[topic].append(record.data)
                         if topic == TICKS and status is not None:
                             statuses.append(status)
-            except (McapError, ValueError, KeyError, RuntimeError, EOFError, struct.error) as error:
+            except (McapError, *DAMAGE) as error:
                 damage = (
                     f"{path}: ends early, after {len(statuses)} ticks: {str(error) or type(error).__name__}"
                 )

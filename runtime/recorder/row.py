@@ -126,7 +126,7 @@ class Row:
         asked = counters.decisions + counters.off_grid
         decided, self._asked = asked != self._asked and bool(self._inputs), asked
         heartbeat_ns = operator.heartbeat_ns
-        self._pack_into(
+        numbers = (
             self._memory,
             0,
             tick,
@@ -154,6 +154,10 @@ class Row:
             planner.worker.inference_ns,
             *vars(counters).values(),
         )
+        try:
+            self._pack_into(*numbers)
+        except struct.error:
+            self._pack_into(*numbers[:2], *map(_fitting, numbers[2:]))
         self.values[self._norm] = planner.policy.state_norm()
         for name, view in self._signals:
             np.copyto(view, sample.values[name])
@@ -180,6 +184,11 @@ class Row:
         end = np.cumsum(sizes)
         for values, size, stop in zip(policy.inputs.values(), sizes, end, strict=True):
             self._inputs.append((self._sources[stop - size : stop], values.reshape(-1)))
+
+
+def _fitting(number: object) -> int:
+    """The nearest integer of 64 bits: one odd stamp must not cost its fault's recording."""
+    return min(max(int(number), -(2**63)), 2**63 - 1) if isinstance(number, int | np.integer) else NEVER_NS
 
 
 def ages_ms(values: NDArray[np.float64], layout: Layout) -> None:

@@ -63,18 +63,14 @@ def open_robot(name: str, options: tuple[str, ...], contract: Contract, profile:
         AndanteError: no such robot, no such option of it, one of another type, or one missing.
     """
     robot = find_robot(name)
-    parameters = list(inspect.signature(robot).parameters.values())[2:]
-    known = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    given: dict[str, str] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals or key not in known:
-            raise AndanteError(f"robot {name!r} has no option {option!r}; name=value of {', '.join(known)}")
-        given[key] = value
-    fields = [(p.name, p.annotation) for p in known.values() if p.name in given or p.default is p.empty]
-    kind = msgspec.defstruct("Options", fields, module=robot.__module__)
+    known = {p.name: p for p in list(inspect.signature(robot).parameters.values())[2:] if str(p)[0] != "*"}
+    given = {key: value for key, _, value in (option.partition("=") for option in options)}
+    used = [p for p in known.values() if p.name in given or p.default is p.empty]
+    fields = [p.name if p.annotation is p.empty else (p.name, p.annotation) for p in used]
+    kind = msgspec.defstruct("Options", fields, module=robot.__module__, forbid_unknown_fields=True)
     try:
         found = msgspec.convert(given, kind, strict=False, dec_hook=lambda kind, value: kind(value))
     except msgspec.ValidationError as error:
-        raise AndanteError(f"robot {name!r} with options [{', '.join(options)}]: {error}") from None
+        words = f"with options [{', '.join(options)}] of {', '.join(known) or 'none'}"
+        raise AndanteError(f"robot {name!r} {words}: {error}") from None
     return robot(contract, profile, **msgspec.structs.asdict(found))

@@ -82,6 +82,7 @@ class LiveView:
         self._due = 0
         self._state = State.DISABLED
         self._unsent = b""
+        self._pressed = False
         self._worker, self._inferences = controller.worker, controller.worker.inferences
         self._timings = {name: [0] * BINS for name in ("wake-up", "work", "inference")}
         setup = Setup(
@@ -131,7 +132,7 @@ class LiveView:
             self.error = f"the page is gone: {error!r}"
 
     def obey(self, wish: Told) -> None:
-        """Do what is pressed on the page; between ticks.
+        """Do what is pressed on the page; between ticks. Its emergency stop stays until the run is over.
 
         Raises:
             ValueError: a fault that cannot be.
@@ -140,10 +141,11 @@ class LiveView:
         if wish == STOP:
             self._loop().stop("asked to on the page")
         elif wish == EMERGENCY_STOP:
+            self._pressed = True
             self._loop().emergency_stop("pressed on the page")
         elif isinstance(wish, Inject) and trial is not None:
             trial.inject(wish.kind, wish.signal, wish.ticks, wish.amount)
-        elif wish == RESTART and trial is not None:
+        elif wish == RESTART and trial is not None and not self._pressed:
             trial.restart()
             self._controller.deactivate()
             self._controller.clear()

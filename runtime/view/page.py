@@ -64,10 +64,11 @@ class Page:
         gui = self.server.gui
         self._facts = gui.add_html("")
         self._add_button("Stop", viser.Icon.PLAYER_STOP, STOP)
-        self._add_button("Emergency stop", viser.Icon.ALERT_OCTAGON, EMERGENCY_STOP, "red")
+        stop = self._add_button("Emergency stop", viser.Icon.ALERT_OCTAGON, EMERGENCY_STOP, "red")
         self._log = gui.add_html("")
         if setup.faults:
-            self._add_faults()
+            restart = self._add_faults()
+            stop.on_click(lambda _: _switch_off(restart, "No restart: the emergency stop stays"))
         self._event: str | None = None
         with gui.add_folder("Fallback table"):
             self._fallback = gui.add_html(words.fallback(setup.profile, None))
@@ -126,19 +127,20 @@ class Page:
 
     def _add_button(
         self, label: str, icon: viser.IconName, wish: Record, color: Literal["red"] | None = None
-    ) -> None:
+    ) -> viser.GuiButtonHandle:
         button = self.server.gui.add_button(label, icon=icon, color=color)
         button.on_click(lambda _: self._tell(wish))
+        return button
 
-    def _add_faults(self) -> None:
-        """Controls for trying, in simulation, what the robot would do."""
+    def _add_faults(self) -> viser.GuiButtonHandle:
+        """Controls for trying, in simulation, what the robot would do; the one that begins anew."""
         setup, gui = self._setup, self.server.gui
         with gui.add_folder("Try a fault"):
             signal = gui.add_dropdown("Of", (EVERY_SIGNAL, *setup.profile.signals))
             seconds = gui.add_slider("For [s]", min=0.02, max=5.0, step=0.02, initial_value=1.0)
             number = gui.add_number("Value of set", 1000.0)
             kinds = gui.add_button_group("", tuple(setup.faults))
-            self._add_button("Restart", viser.Icon.REFRESH, RESTART)
+            restart = self._add_button("Restart", viser.Icon.REFRESH, RESTART)
 
         @kinds.on_click
         def _(event: object) -> None:
@@ -151,6 +153,12 @@ class Page:
                     amount=number.value if kind == "set" else setup.faults[kind],
                 )
             )
+
+        return restart
+
+
+def _switch_off(button: viser.GuiButtonHandle, reason: str) -> None:
+    button.disabled, button.label = True, reason
 
 
 def main() -> None:

@@ -34,8 +34,10 @@ def added_task(name: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise AndanteError(f"task {name!r}: can't load {entry.value}: {error}") from error
     spec = getattr(task, "spec", None)
-    if not isinstance(spec, TaskSpec) or not hasattr(task, "bind"):
-        raise AndanteError(f"task {name!r}: expected an andante.sim.task.Task at {entry.value}, found {task!r}")
+    if not isinstance(spec, TaskSpec):
+        raise AndanteError(
+            f"task {name!r}: expected an andante.sim.task.Task at {entry.value}, found {task!r}"
+        )
     if spec.name != name:
         raise AndanteError(f"task {name!r}: the task at {entry.value} is named {spec.name!r}")
     return task

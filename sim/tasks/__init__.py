@@ -29,7 +29,8 @@ def get_task(name: str) -> Task:
     """The task of that name, of this package or of another.
 
     Raises:
-        AndanteError: unknown name; lists the names. Or a robot file that is not right, or a declaration alone.
+        AndanteError: unknown name; lists the names. Or a robot file that is not right, or a task that is
+            declared alone.
     """
     if name.startswith("legged/"):
         robot = load_legged(name)
