@@ -179,6 +179,7 @@ class Controller:
         self._expect(State.DISABLED, "warmup")
         if not self.worker.idle:
             raise AndanteError("cannot warm up: an inference has not ended")
+        self.policy.flat_inputs.fill(0.0)
         for _ in range(3):
             self.policy.infer()
         self.policy.reset()
@@ -211,12 +212,9 @@ class Controller:
             self._enter(State.DISABLED)
 
     def give_up(self, reason: str) -> JointCommand:
-        """After an exception out of `tick`: damping as far as the joints are known, and a latched fault."""
-        if self.fault is None:
-            self.fault, self.fell = f"e_stop: {reason}", (self.state, self._tick)
-        self.state = State.FAULT
-        self._command.set_damping(self._measured.q, self._damping)
-        self.planner.safety.limit_command(self._command, self._measured.state, self._measured.usable)
+        """After an exception out of `tick`: the command of this tick, by the ladder of `non_finite`."""
+        self._raise("non_finite", reason)
+        self._compose()
         return self._command
 
     def close(self) -> None:

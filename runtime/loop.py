@@ -267,9 +267,7 @@ class RealtimeLoop:
                 timing.latencies_ns.append(worker.inference_ns)
                 period_ns = controller.contract.control_period_ns
                 timing.delay_ticks = _needed_ticks(timing.latencies_ns, period_ns)
-        ready = controller.state is State.READY
-        self._confirmed &= ready
-        self._unheeded &= ready
+        self._unheeded &= controller.state is State.READY
         if command.mode != "disabled":
             self._attempt(f"robot {self.robot.name!r} failed to write", self.robot.write, command)
         return command

@@ -24,6 +24,8 @@ from .steps import EVENTS, Brake, Damping, External, Fallback, Gains, Keep, Phas
 from .strict_yaml import load_yaml
 
 SCHEMA = 1
+ROUNDING = 1e-6
+"""By so much, rad or m, may a start pose be outside a policy's range."""
 SHIPPED = Path(__file__).parent / "profiles"
 Limit = Annotated[float, msgspec.Meta(gt=0.0, le=1e12)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
@@ -390,6 +392,13 @@ def _action_mismatches(term: ActionTerm, profile: Profile) -> Iterator[str]:
                 f"joint {name!r}: the policy's {term.kind} range [{low:g}, {high:g}] and the profile's "
                 f"[{own_low:g}, {own_high:g}] do not overlap"
             )
+        if term.kind == "position" and isinstance(begin := profile.start[-1], Track):
+            q = (profile.pose(begin)[name] - joints[name].zero_offset) / joints[name].scale
+            if not low - ROUNDING <= q <= high + ROUNDING:
+                yield (
+                    f"joint {name!r}: the start sequence ends at {q:g} in the policy's convention, outside its "
+                    f"position range [{low:g}, {high:g}]: it would jump when the policy takes over"
+                )
     if term.kind != "effort" and term.closed_by != profile.pd_loop:
         yield (
             f"action term {term.name!r}: training closed the {term.kind} loop by {term.closed_by!r}, "

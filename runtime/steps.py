@@ -97,7 +97,7 @@ class Fallback(Record, frozen=True):
     """Work ended after the next deadline, or a tick was missed."""
     non_finite: Ladder | Table
     """NaN or infinity in a measurement, the operator's command, the policy's output or a command; an
-    orientation that is no rotation; or a policy that failed."""
+    orientation that is no rotation; or a policy or controller that failed."""
     limit: Ladder | Table
     """A measured position or velocity outside its hard limits."""
     e_stop: Ladder | Table

@@ -273,6 +273,19 @@ def test_tolerance_of_a_new_run_does_not_depend_on_when_an_event_was_before(arm)
     assert rig.controller.fault.startswith("overrun: ")
 
 
+@pytest.mark.parametrize(("before", "mode"), [(HOLD, "damping"), ({"action": "external"}, "disabled")])
+def test_a_controller_that_failed_goes_by_the_table_from_then_on(arm, before, mode):
+    rig = arm(e_stop=[before]).go(State.RUN)
+    rig.tick(e_stop="pressed")
+    rig.q[:] = [1.2, 2.0]
+    assert rig.controller.give_up("no more").mode == mode
+    assert rig.state is State.FAULT
+    assert modes_until(rig, 3) == 3 * mode[0]
+    rig.controller.clear()
+    assert rig.go(State.RUN).controller.give_up("again").mode == "damping"
+    assert rig.controller.fault == "non_finite: again"
+
+
 def test_step_is_forgotten_when_a_new_run_begins(arm):
     rig = arm(e_stop=[{"action": "external"}]).go(State.RUN)
     rig.tick(e_stop="out")

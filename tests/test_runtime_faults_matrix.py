@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -239,7 +240,7 @@ class Prompt(AsynchronousWorker):
     def request(self, tick, epoch):
         super().request(tick, epoch)
         while not self.ready:
-            pass
+            time.sleep(0)
 
 
 def test_a_network_in_a_thread_that_is_not_finite_is_damped_when_its_answer_is_due(bench):
@@ -263,9 +264,9 @@ def test_a_network_in_a_thread_that_is_not_finite_is_damped_when_its_answer_is_d
         (["left", "right", "0.1"], "could not convert string to float"),
         ("forward", "could not convert string to float"),
     ],
-    ids=str,
+    ids=["too few", "a column", "a list too short", "one for all", "none", "words", "a word"],
 )
-def test_a_command_that_is_none_is_an_emergency_stop(bench, value, told):
+def test_a_command_of_another_shape_or_kind_is_an_emergency_stop(bench, value, told):
     def wishes(tick, operator):
         if tick == AT:
             operator.command = value

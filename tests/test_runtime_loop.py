@@ -493,7 +493,7 @@ def test_tick_that_raises_ends_in_damping_with_a_latched_fault_and_a_report(poli
         seen.append((tick, controller.state, sample.values["joint_velocity"].item()))
 
     report = RealtimeLoop(controller, robot, clock=FakeClock(), observers=[observe]).run(60.0)
-    assert report.faults == ("e_stop: the controller failed: MemoryError('no more')",)
+    assert report.faults == ("non_finite: the controller failed: MemoryError('no more')",)
     assert (report.stopped, report.state, report.decisions) == ("fault", "fault", 2)
     *before, last = robot.commands
     assert {command.mode for command in before[26:]} == {"track"} and len(before) == 36

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from copy import deepcopy
 
 import numpy as np
@@ -313,6 +314,19 @@ def test_source_that_the_robot_does_not_measure_is_refused(tmp_path):
     contract = small_contract("cartpole", sources=(*sources, speed))
     with pytest.raises(ProfileError, match="source 'speed' needs the signal 'joint_velocity'"):
         check_fit(contract, load_changed(tmp_path, measure_positions_only))
+
+
+def test_start_pose_that_the_policy_cannot_command_is_refused():
+    profile, contract = load_profile("quadruped"), small_contract("quadruped")
+    check_fit(contract, profile)
+    stand = profile.keyframes["stand"] | {"FR_calf": -0.85}
+    straight = replace(profile, keyframes=profile.keyframes | {"stand": stand})
+    message = (
+        "joint 'FR_calf': the start sequence ends at -0.85 in the policy's convention, outside its position "
+        "range [-2.7, -0.9]: it would jump when the policy takes over"
+    )
+    with pytest.raises(ProfileError, match=re.escape(message)):
+        check_fit(contract, straight)
 
 
 def test_position_loop_closed_elsewhere_than_in_training_is_refused():

@@ -704,13 +704,15 @@ def test_recording_whose_parts_would_meet_older_ones_is_refused(policy_path, tmp
 
 
 def test_file_that_exists_or_cannot_be_is_refused_before_anything_moves(policy_path, tmp_path):
-    path = tmp_path / "rec.mcap"
+    path, report = tmp_path / "rec.mcap", tmp_path / "out.json"
     path.write_text("precious")
     for wrong, reason in ((path, "File exists"), (tmp_path / "nowhere" / "rec.mcap", "No such file")):
-        process = start("run", policy_path, "--robot", "null", "--record", wrong)
+        report.write_text("old")
+        process = start("run", policy_path, "--robot", "null", "--record", wrong, "--report", report)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (1, "")
         assert err.startswith(f"andante: {wrong}: {reason}")
+        assert report.exists() == (wrong == path)  # nothing has been touched
     assert path.read_text() == "precious"
 
 

@@ -58,9 +58,7 @@ def test_a_fast_run_at_the_command_line_waits_for_no_clock(policy, tmp_path):
 def test_fast_is_for_simulated_robots(policy):
     result = andante("run", policy, "--robot", "null", "--fast")
     assert result.returncode == 1
-    assert result.stderr == (
-        "andante: --fast is for --robot sim, whose clock is the simulation's, found 'null'\n"
-    )
+    assert result.stderr == ("andante: --fast and --command fixed are for --robot sim only, found 'null'\n")
 
 
 def test_options_reach_the_simulated_robot(policy):

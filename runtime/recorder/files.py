@@ -168,7 +168,6 @@ class RecordingFile:
         """Write the index, and close."""
         try:
             self._writer.finish()  # type: ignore[no-untyped-call]
-            self.unsaved = 0
         finally:
             self._output.close()
 
