@@ -279,11 +279,12 @@ class RealtimeLoop:
 
     def _consult(self) -> None:
         """Put into the sample what operator, robot and other threads want."""
-        wants = self._sample.operator
-        wants.start = wants.stop = False
-        wants.e_stop = None
+        wants, wishes = self._sample.operator, self._wishes
+        wishes.start = wishes.stop = False
+        wishes.e_stop = None
         if self.operator is not None:
-            self._attempt("operator's device failed", self._poll, self.operator)
+            self._attempt("operator's device failed", self.operator.poll, wishes, self._sample.now_ns)
+        self._attempt("operator's device failed", wants.take, wishes)
         # A confirmation is for now: what it meets with later is not what the operator has seen.
         if confirmed := self._confirmed:
             wants.start, self._confirmed = True, False
@@ -291,13 +292,6 @@ class RealtimeLoop:
         wants.stop |= self.stopping is not None
         for reason in (self._robot_stop, self._e_stop):
             wants.e_stop = reason if wants.e_stop is None else wants.e_stop
-
-    def _poll(self, operator: OperatorSource) -> None:
-        wishes = self._wishes
-        wishes.start = wishes.stop = False
-        wishes.e_stop = None
-        operator.poll(wishes, self._sample.now_ns)
-        self._sample.operator.take(wishes)
 
     def _attempt(self, what: str, act: Callable[..., object], *arguments: object) -> bool:
         """Call what others wrote. Whatever it raises, the robot must be stopped before anybody is told."""

@@ -396,8 +396,8 @@ def _action_mismatches(term: ActionTerm, profile: Profile) -> Iterator[str]:
             q = (profile.pose(begin)[name] - joints[name].zero_offset) / joints[name].scale
             if not low - ROUNDING <= q <= high + ROUNDING:
                 yield (
-                    f"joint {name!r}: the start sequence ends at {q:g} in the policy's convention, outside its "
-                    f"position range [{low:g}, {high:g}]: it would jump when the policy takes over"
+                    f"joint {name!r}: the start sequence ends at {q:g} in the policy's convention, outside "
+                    f"its position range [{low:g}, {high:g}]: it would jump when the policy takes over"
                 )
     if term.kind != "effort" and term.closed_by != profile.pd_loop:
         yield (

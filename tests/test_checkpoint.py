@@ -19,7 +19,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.train import PPO, Policy, PPOConfig
@@ -475,7 +475,7 @@ def test_without_space_the_old_file_stays_and_nothing_else(tmp_path):
 
 
 def test_a_run_without_space_ends_in_one_line(tmp_path):
-    code = "import sys; from andante.runtime.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from andante.cli import main; sys.exit(main(sys.argv[1:]))"
     shell = ["bash", "-c", 'ulimit -f 16; exec "$0" -c "$@"', sys.executable, code]
     command = [*shell, *words(tmp_path / "run", 1)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -11,9 +11,9 @@ from conftest import andante
 from small_policy import write_small_policy
 from tiny_policy import tiny_contract, tiny_model, tiny_policy, tiny_trace
 
+from andante.cli import COMMANDS, main
 from andante.export.seal import seal
 from andante.runtime.artifact import Trace
-from andante.runtime.cli import COMMANDS, main
 from andante.runtime.profile import SHIPPED
 from andante.sim.closed_loop import closed_loop
 

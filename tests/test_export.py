@@ -11,10 +11,10 @@ import onnx
 import pytest
 import torch
 
+from andante.cli import main
 from andante.export import policy_file
 from andante.export.policy_file import export_policy
 from andante.runtime.artifact import read_artifact
-from andante.runtime.cli import main
 from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError
 from andante.runtime.policy import decide_all, load_policy

@@ -23,7 +23,7 @@ def test_import_rules_of_pyproject_hold(capsys):
     ("statement", "forbidden"),
     [
         (
-            "import andante.runtime.cli; andante.runtime.cli.main(['--help'])",
+            "import andante.cli; andante.cli.main(['--help'])",
             {"numpy", "onnxruntime", "torch"},
         ),
         ("from andante.runtime import *", {"torch", "mujoco", "onnx", "rclpy"}),

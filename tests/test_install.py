@@ -51,7 +51,7 @@ def test_sdist_and_wheel_hold_every_file_of_every_room(distributions):
         for room in ROOMS
         for path in (REPO / room).rglob("*")
         if path.suffix in suffixes
-    } | {"andante/__init__.py", "andante/py.typed"}
+    } | {f"andante/{name}" for name in ("__init__.py", "__main__.py", "cli.py", "py.typed")}
     sdist, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}

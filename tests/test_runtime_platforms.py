@@ -74,7 +74,7 @@ def test_arm_gives_the_actions_of_this_processor(arm, trained_policy, tmp_path):
 
 
 def test_arm_runs_the_command_line(arm, trained_policy):
-    script = "import sys; from andante.runtime.cli import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from andante.cli import main; sys.exit(main(sys.argv[1:]))"
     result = arm.run("-c", script, "run", trained_policy, "--robot", "null", "--seconds", "1", "--yes")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "state        disabled" in result.stdout

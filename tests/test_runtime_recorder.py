@@ -23,7 +23,7 @@ from msgspec import structs
 from rig import Rig
 from small_policy import write_small_policy
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.runtime.command import NEVER_NS
 from andante.runtime.contract import Trained
 from andante.runtime.controller import Controller

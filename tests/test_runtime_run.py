@@ -17,7 +17,7 @@ import yaml
 from browser import wait_for
 from small_policy import write_small_policy
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.runtime.profile import SHIPPED
 from andante.runtime.recorder.recording import read_recording
 
@@ -161,7 +161,7 @@ def test_closed_input_confirms_nothing_and_is_told(policy, tmp_path, closing):
 
 def patched(code: str, *words: str | Path) -> tuple[int, str, str]:
     """`andante run` in a process where something is made to fail."""
-    lines = "import os, signal, sys", code, "from andante.runtime.cli import main", "sys.exit(main())"
+    lines = "import os, signal, sys", code, "from andante.cli import main", "sys.exit(main())"
     command = [sys.executable, "-c", "\n".join(lines), "run", *map(str, words)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return result.returncode, result.stdout, result.stderr

@@ -17,7 +17,7 @@ import docstring_parser
 import msgspec
 import pytest
 
-from andante.runtime.cli import COMMANDS, main
+from andante.cli import COMMANDS, main
 from andante.runtime.errors import AndanteError
 from andante.sim.spec import TASKS, get_spec
 from andante.train.config import PolicyConfig, PPOConfig, TrainConfig
@@ -143,7 +143,7 @@ def test_unknown_option_is_a_usage_error(tmp_path):
 
 
 def test_help_explains_every_field_without_torch():
-    code = "import sys; from andante.runtime.cli import main\ntry: main(['train', '--help'])\n"
+    code = "import sys; from andante.cli import main\ntry: main(['train', '--help'])\n"
     code += "except SystemExit: pass\nassert 'torch' not in sys.modules"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for config in (PolicyConfig, PPOConfig, TrainConfig):

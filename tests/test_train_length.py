@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim import make
 from andante.sim.spec import get_spec

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.sim import make
 from andante.sim.spec import TASKS, get_spec
 from andante.sim.spec.randomization import Choice, LogUniform, Randomization
@@ -57,7 +57,7 @@ def test_writes_a_video_in_real_time_and_a_plot(tmp_path):
 
 
 def test_a_plot_without_space_is_one_line_and_leaves_nothing(tmp_path):
-    code = "import sys; from andante.runtime.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from andante.cli import main; sys.exit(main(sys.argv[1:]))"
     shell = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$0" -c "$@"', sys.executable, code]
     words = ["play", TASK, "--seconds", "0.5", "--plot-only", "--output", str(tmp_path / "a.mp4")]
     result = subprocess.run([*shell, *words], capture_output=True, text=True, timeout=120, check=False)
@@ -152,7 +152,7 @@ def test_plot_has_a_panel_for_each_source_action_term_and_the_reward(task, tmp_p
 
 PLAY_ALL = """
 import sys
-from andante.runtime.cli import main
+from andante.cli import main
 for number, task in enumerate(sys.argv[1:]):
     if main(["play", task, "--agent", "random", "--seconds", "0.2", "--output", f"{number}.mp4"]):
         sys.exit(f"failed: {task}")
@@ -360,7 +360,7 @@ def test_live_without_its_extra_says_what_to_install():
     script = f"""
 import sys
 sys.modules["viser"] = None
-from andante.runtime.cli import main
+from andante.cli import main
 sys.exit(main(["play", "{TASK}", "--live"]))
 """
     result = subprocess.run(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from andante.cli import main
 from andante.export.observations import observe
 from andante.runtime.chunk import ChunkBuffer
-from andante.runtime.cli import main
 from andante.runtime.contract import Source
 from andante.runtime.errors import AndanteError
 from andante.sim import make

@@ -14,7 +14,7 @@ import pytest
 import torch
 from conftest import andante
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.runtime.errors import AndanteError
 from andante.sim.spec import FAMILIES, TASKS, get_spec
 from andante.sim.spec.describe import describe
@@ -311,7 +311,7 @@ def test_threads_are_set_before_torch_is_loaded(tmp_path):
         "        print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('OMP_NUM_THREADS'), flush=True)\n"
         "        os._exit(0)\n"
         "sys.addaudithook(note)\n"
-        "from andante.runtime.cli import main\n"
+        "from andante.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}

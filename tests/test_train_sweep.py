@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from conftest import run_andante
 
-from andante.runtime.cli import main
+from andante.cli import main
 from andante.train.checkpoint import Checkpoint, load_run
 from andante.train.config import TrainConfig
 from andante.train.fields import with_values

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .checkpoint import Result
 
 TABLE = "sweep.csv"
-ANDANTE = (sys.executable, "-c", "import sys; from andante.runtime.cli import main; sys.exit(main())")
+ANDANTE = (sys.executable, "-c", "import sys; from andante.cli import main; sys.exit(main())")
 POLL_S = 0.1
 
 

@@ -16,7 +16,6 @@ from typing import Annotated
 import msgspec
 import tyro
 
-from ..cli import discard_output
 from ..controller import Controller
 from ..errors import AndanteError
 from ..loop import RealtimeLoop
@@ -29,6 +28,7 @@ from ..recorder.options import NOT_RECORDED, RecordingOptions
 from ..robots.base import open_robot
 from ..view.options import NOT_VIEWED, ViewOptions
 from ..worker import AsynchronousWorker
+from . import discard_output
 
 
 def run(
@@ -209,7 +209,9 @@ class _Asking:
                     with suppress(termios.error):  # no terminal; in one, what was typed before is no answer
                         termios.tcflush(0, termios.TCIFLUSH)
                     self._asked.set()
-                text = f"ready; {self._hint or 'press Enter to let the policy run'}\n"
+                waiting = self._loop.controller.waiting
+                ready = "ready" if waiting is None else f"not started: {waiting}"
+                text = f"{ready}; {self._hint or 'press Enter to let the policy run'}\n"
                 if sys.stdout is not None:  # whose lock `print` would hold for as long as nobody reads
                     os.write(sys.stdout.fileno(), text.encode())
         self._loop.stop("nobody reads the output")

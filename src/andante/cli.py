@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import tyro
 
-from .errors import AndanteError
+from andante.runtime.commands import discard_output
+from andante.runtime.errors import AndanteError
 
 
 class Command(NamedTuple):
@@ -91,11 +92,6 @@ def main(argv: list[str] | None = None) -> int:
 def _unbroken(doc: str) -> str:
     """With the text of each argument in one line: the help would keep its line breaks."""
     return re.sub(r"\n {8,}(?=\S)", " ", inspect.cleandoc(doc))
-
-
-def discard_output() -> None:
-    """After whoever read the output has left: the interpreter must not try to flush the rest."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, status: int) -> int:
