@@ -371,8 +371,9 @@ def test_the_scene_shows_a_floating_robot_as_it_is_measured_on_the_ground(mounti
     joints = tuple(
         msgspec.structs.replace(joint, sign=-1, zero_offset=0.25, position=None) for joint in profile.joints
     )
+    keyframes = {name: {j: 0.25 - q for j, q in pose.items()} for name, pose in profile.keyframes.items()}
     profile = msgspec.structs.replace(
-        profile, signals=profile.signals | {"orientation": orientation}, joints=joints
+        profile, signals=profile.signals | {"orientation": orientation}, joints=joints, keyframes=keyframes
     )
     robot = SimRobot(contract, profile, seed=3)
     for tick in range(100):
