@@ -349,11 +349,11 @@ class Referee:
         self._play_hardest()
 
     def _climb(self, tick: int) -> None:
-        """Every event climbs its ladder at its own pace; only a motion that is played may take longer."""
+        """Every event climbs its ladder at its own pace; but a motion that is played goes on to its end."""
         for event, (steps, since) in self._climbs.items():
-            played = self._playing is not None and self._playing[0] == event
-            moves = played and steps[0].action == "track" and self._played < steps[0].ticks
-            if tick >= since + steps[0].ticks and not moves:
+            step = None if self._playing is None else self._playing[1]
+            moving = step is not None and step.action == "track" and self._played < step.ticks
+            if tick >= since + steps[0].ticks and not (moving and steps[0].action == "track"):
                 self._climbs[event] = steps[1:], tick
         self._play_hardest()
 
@@ -376,8 +376,9 @@ class Referee:
             elif state in ("start", "stop"):
                 self._played = 0
             elif self._playing is not None:
-                self._played, (event, _) = 0, self._playing
-                self._climbs[event] = self._climbs[event][0], tick
+                self._played, (event, step) = 0, self._playing
+                if step.action == "track":
+                    self._climbs[event] = self._climbs[event][0], tick
             state = self.state
         if seen.stop:  # once is enough: a running policy first comes to rest
             self._stop_at = min(self._stop_at, tick + self.table.settle_ticks * (state == "run"))

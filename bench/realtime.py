@@ -23,10 +23,10 @@ from typing import NamedTuple
 from common import gru_contract, gru_policy
 
 from andante.doctor.machine import load
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.controller import Controller
 from andante.runtime.loop import LoopReport, RealtimeLoop
 from andante.runtime.profile import load_profile
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.worker import AsynchronousWorker
 
 JITTER_US = 200.0

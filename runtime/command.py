@@ -176,7 +176,7 @@ class JointCommand:
         self.mode = mode
         self.rows.fill(0.0)
 
-    def set_damping(self, q: Floats, kd: Floats) -> None:
+    def set_damping(self, q: Floats | float, kd: Floats) -> None:
         """Brake in proportion to velocity; `q` is where the joints are."""
         self.set_zero("damping")
         np.copyto(self.q, q)

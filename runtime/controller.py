@@ -136,6 +136,11 @@ class Controller:
         return self.worker.ready and (incoming is None or incoming.worker.ready)
 
     @property
+    def falling(self) -> bool:
+        """Whether a harder step of the fallback table is to come."""
+        return not self._fallback.final
+
+    @property
     def swapping(self) -> bool:
         """Whether another policy waits to take over."""
         return self._incoming is not None or bool(self._offers)
@@ -214,7 +219,11 @@ class Controller:
     def give_up(self, reason: str) -> JointCommand:
         """After an exception out of `tick`: the command of this tick, by the ladder of `non_finite`."""
         self._raise("non_finite", reason)
-        self._compose()
+        self._fall()
+        try:
+            self._compose()
+        except Exception:  # the same once more
+            self._command.set_damping(0.0, self._damping)
         return self._command
 
     def close(self) -> None:
@@ -348,6 +357,13 @@ class Controller:
             self.fault, self.fell = f"{event}: {reason}", (self.state, self._tick)
         if live:
             self._enter(State.FALLBACK)
+        self._end_fallback()
+
+    def _fall(self) -> None:
+        self._fallback.advance(self._tick, self._measured.state)
+        self._end_fallback()
+
+    def _end_fallback(self) -> None:
         if self.state is State.FALLBACK and self._fallback.final:
             self._enter(State.FAULT)
 
@@ -374,9 +390,7 @@ class Controller:
         elif self.state is State.STOP and self._stop_sequence.done:
             self._enter(State.DISABLED)
         elif self.state in (State.FALLBACK, State.FAULT):
-            self._fallback.advance(self._tick, self._measured.state)
-            if self.state is State.FALLBACK and self._fallback.final:
-                self._enter(State.FAULT)
+            self._fall()
         elif self.state is State.READY:
             self.waiting = trouble
             # The first decision needs a sound sample, and a chunk to hold on to.
@@ -455,11 +469,12 @@ class Controller:
         else:
             self.counters.yields += self._fallback.fill(command, measured.q)
         if measured.lost and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
-            needed = JOINT_KINDS[1:] if command.mode == "damping" else JOINT_KINDS
-            if not measured.lost.isdisjoint(needed):
-                measured.usable.fill(False)
+            for row, kind in zip(measured.usable, JOINT_KINDS, strict=True):
+                row &= kind not in measured.lost
+        if command.mode != "damping":  # which needs the velocities alone
+            measured.usable_dq &= measured.usable_q
         safety = self.planner.safety
-        if not safety.limit_command(command, measured.state, measured.usable):
+        if not safety.limit_command(command, measured.state, measured.usable_dq):
             command.set_zero("damping")
             self._raise("non_finite", "the command")
         self.counters.saturations = safety.saturations

@@ -8,7 +8,7 @@ from .command import Floats, JointCommand
 from .profile import Profile
 from .states import LIVE, State
 from .step_player import ResolvedStep, StepPlayer
-from .steps import EVENTS, RANK, Damping, External, Keep
+from .steps import EVENTS, RANK, Damping, External, Keep, Track
 
 FORGOTTEN = 0.5
 """Ticks of an event that one without it makes up for; less than 1: every other tick is too often."""
@@ -70,17 +70,18 @@ class FallbackPlayer:
         self._lead(tick, measured)
 
     def advance(self, tick: int, measured: Floats) -> None:
-        """Climb where a step's time is over; skipped ticks delay the end of a motion."""
+        """Climb where a step's time is over; a motion goes on to its end, unless a harder step comes."""
         for climb in self._climbed.values():
-            if tick >= climb.end and not (climb is self._leader and self._player.moving):
+            if tick >= climb.end and not (climb.steps[0].kind is Track and self._player.moving):
                 climb.steps = climb.steps[1:]
                 climb.end = tick + climb.steps[0].ticks
         self._lead(tick, measured)
 
     def begin_anew(self, tick: int, measured: Floats) -> None:
-        """Begin the step in force once more, from the pose of now."""
-        if self._leader is not None:
-            self._leader.end = tick + self._player.begin(self._leader.steps[0], measured)
+        """Begin the step in force once more, from the pose of now; only a motion gets its time anew."""
+        if (climb := self._leader) is not None:
+            ticks = self._player.begin(climb.steps[0], measured)
+            climb.end = tick + ticks if climb.steps[0].kind is Track else climb.end
 
     @property
     def final(self) -> bool:

@@ -72,8 +72,8 @@ class LoopReport(Record, frozen=True):
             "tick": self.tick_us,
             "decisions": f"{self.decisions} ({late})",
             "saturations": self.saturations,
-            "faults": f"{self.faults[0]} ({self.fell})" if self.faults else "none",
-            "stopped": self.stopped,
+            "faults": "; ".join(self.faults) or "none",
+            "stopped": self.stopped if self.fell is None else f"{self.stopped} {self.fell}",
             "state": self.state,
             "tuning": ", ".join(f"{name}: {result}" for name, result in self.tuning.items()),
         }
@@ -183,7 +183,7 @@ class RealtimeLoop:
         period_ns, duration_ns = controller.contract.control_period_ns, round(seconds * 1e9)
         timing = _Timing()
         controller.warmup()
-        self._failed = self._confirmed = self._unheeded = False
+        self._failed = self._confirmed = self._unheeded = self._wanted = False
         with tuned(self.fifo_priority, self.cpu) as tuning:
             controller.activate()
             start_ns = clock.now_ns()
@@ -221,12 +221,15 @@ class RealtimeLoop:
                     over = "never confirmed" if state is State.READY else "time over"
                     self.stop(over if waiting is None else f"never ready: {waiting}")
         stopped = "fault" if controller.fault is not None else self.stopping or "asked to"
+        report = self._report(timing, tuning.results, stopped)
         self.stopping = self._e_stop = None
-        return self._report(timing, tuning.results, stopped)
+        return report
 
     def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
         controller, counters = self.controller, vars(self.controller.counters)
         state, tick = controller.fell
+        fault, stop = controller.fault, f"e_stop: {self._e_stop}"
+        more = () if self._e_stop is None or fault == stop else (stop,)
         return LoopReport(
             **{name: counters[name] for name in COUNTED},
             missed=timing.missed,
@@ -234,8 +237,8 @@ class RealtimeLoop:
             jitter_us=timing.jitter.quantiles(),
             step_us=timing.step.quantiles(),
             tick_us=timing.work.quantiles(),
-            faults=() if controller.fault is None else (controller.fault,),
-            fell=None if controller.fault is None else f"in {state.name} at tick {tick}",
+            faults=() if fault is None else (fault, *more),
+            fell=None if fault is None else f"in {state.name} at tick {tick}",
             stopped=stopped,
             state=controller.state.value,
             tuning=tuning,
@@ -243,7 +246,7 @@ class RealtimeLoop:
 
     def _finished(self) -> bool:
         state, ended = self.controller.state, self._failed or self.stopping is not None
-        return state is State.DISABLED or (state is State.FAULT and ended)
+        return state is State.DISABLED or (state is State.FAULT and ended and not self.controller.falling)
 
     def _exchange(self, tick: int, timing: _Timing) -> JointCommand:
         """Read, tick, write. A failing robot is an emergency stop; the command still goes out if it can."""
@@ -288,7 +291,8 @@ class RealtimeLoop:
         # A confirmation is for now: what it meets with later is not what the operator has seen.
         if confirmed := self._confirmed:
             wants.start, self._confirmed = True, False
-        self._unheeded = confirmed
+        self._unheeded = confirmed or (wants.start and not self._wanted)
+        self._wanted = wants.start
         wants.stop |= self.stopping is not None
         for reason in (self._robot_stop, self._e_stop):
             wants.e_stop = reason if wants.e_stop is None else wants.e_stop

@@ -36,7 +36,7 @@ class Measurement:
     state: Floats
     """Positions and velocities `[2, Ja]` of the actuated joints; a velocity that is not measured is zero."""
     usable: NDArray[np.bool_]
-    """`[Ja]`: whether all that is measured of the joint is finite."""
+    """`[2, Ja]`: whether a joint's position is finite, and its velocity; rows `usable_q`, `usable_dq`."""
     stale: str | None
     """What is wrong with the time of the first signal that cannot be relied upon, as a phrase."""
     lost: set[str]
@@ -61,7 +61,7 @@ class Measurement:
             if kind in self.places:
                 columns[row] = self.places[kind].start + actuated
         self.q, self.dq = self.state = np.zeros((2, len(actuated)))
-        self.usable = np.ones(len(actuated), np.bool_)
+        self.usable_q, self.usable_dq = self.usable = np.ones((2, len(actuated)), np.bool_)
         self._stamps = [
             (name, view, _Stamps(profile.signals[name], view.shape)) for name, view in self.signals.items()
         ]
@@ -159,7 +159,7 @@ class Measurement:
             if not finite[place].all():
                 self.faults.append(("non_finite", f"{self._locate(name, ~finite[place])} is not finite"))
                 if name in JOINT_KINDS:
-                    self.usable &= finite[place][self._actuated]
+                    self.usable[JOINT_KINDS.index(name)] = finite[place][self._actuated]
         for name, place in self.places.items():
             if beyond[place].any():
                 at = place.start + int(np.argmax(beyond[place]))

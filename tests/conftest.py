@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -33,6 +35,17 @@ def andante(*words: str | Path, **options) -> subprocess.CompletedProcess:
     """Run the `andante` command of this environment in a process of its own."""
     command = [str(Path(sys.executable).with_name("andante")), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=1200, **options)
+
+
+def free_addresses(count: int) -> list[str]:
+    """UDP addresses where nobody listens, below the ports that the system hands out by itself."""
+    free: list[str] = []
+    while len(free) < count:
+        port = random.SystemRandom().randint(20_000, 32_000)
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
+            opened.bind(("127.0.0.1", port))
+            free.append(f"127.0.0.1:{port}")
+    return free
 
 
 def run_andante(*words: str | Path, **options) -> subprocess.CompletedProcess:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rig import Rig
 from small_policy import write_small_policy
 
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.command import FIELDS, Sample
 from andante.runtime.contract import Trained
 from andante.runtime.controller import SWAP_TICKS, Controller
@@ -24,7 +25,6 @@ from andante.runtime.planner import Counters, Execution
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
 from andante.runtime.realtime import VirtualClock
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
 from andante.runtime.worker import AsynchronousWorker, Worker
 from andante.sim.robot import SimRobot

@@ -273,6 +273,28 @@ def test_tolerance_of_a_new_run_does_not_depend_on_when_an_event_was_before(arm)
     assert rig.controller.fault.startswith("overrun: ")
 
 
+def test_gaps_again_and_again_do_not_keep_a_step_from_its_end(arm):
+    rig = arm(e_stop=[HOLD | {"duration_s": 0.5}, DAMP]).go(State.RUN)
+    modes = [rig.tick(e_stop="pressed").mode]
+    while len(modes) < 6:
+        modes.append(rig.tick(skip=6).mode)
+    assert modes == ["track"] * 4 + ["damping"] * 2  # 25 ticks are over with the 28th
+
+
+def test_a_crouch_that_another_event_asks_for_as_well_goes_on_to_its_end(arm):
+    far = CROUCH | {"duration_s": 0.04}  # the joints' velocity makes it longer
+    rig = arm(e_stop=[far, DAMP], limit=[far, DAMP]).go(State.RUN)
+    rig.q[:] = [1.4, -3.0]
+    commands = [rig.tick(e_stop="crouch")]
+    rig.q[0] = 1.6
+    while rig.state is State.FALLBACK:
+        commands.append(rig.tick())
+    path = [command for command in commands if command.mode == "track"]
+    assert len(path) > 10
+    np.testing.assert_allclose(path[-1].q, [0.0, 1.0], atol=1e-9)
+    np.testing.assert_allclose(path[-1].dq, 0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize(("before", "mode"), [(HOLD, "damping"), ({"action": "external"}, "disabled")])
 def test_a_controller_that_failed_goes_by_the_table_from_then_on(arm, before, mode):
     rig = arm(e_stop=[before]).go(State.RUN)

@@ -28,12 +28,12 @@ from faults.trial import (
     wishes_until,
 )
 
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError, ProfileError
 from andante.runtime.loop import RealtimeLoop
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import check_fit
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
 from andante.runtime.worker import Worker
 

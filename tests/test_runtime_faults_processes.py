@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 import termios
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from conftest import free_addresses
 from small_policy import small_contract, write_small_policy
 
 from andante.runtime.contract import CommandComponent, Source
@@ -89,16 +89,6 @@ def start(*words: str | Path, stdin=subprocess.DEVNULL) -> subprocess.Popen:
         start_new_session=True,
         preexec_fn=own_terminal,
     )
-
-
-def free_addresses(count: int) -> list[str]:
-    opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for each in opened:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in opened]
-    for each in opened:
-        each.close()
-    return addresses
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from hypothesis import given, strategies as st
 from rig import finite
 from small_policy import write_small_policy
 
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.command import FIELDS, Sample
 from andante.runtime.contract import Trained
 from andante.runtime.controller import Controller
@@ -27,7 +28,6 @@ from andante.runtime.policy import load_policy
 from andante.runtime.profile import load_profile
 from andante.runtime.realtime import MonotonicClock, SteadyClock, tuned
 from andante.runtime.robots.base import find_robot
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
 from andante.runtime.worker import AsynchronousWorker, Worker
 from andante.sim.robot import SimRobot
@@ -177,7 +177,8 @@ def test_emergency_stop_of_the_robot_is_told_even_if_its_sample_is_of_no_use(pen
 
     robot.on_write = {30: lambda: setattr(robot, "read", pressed)}
     report = RealtimeLoop(controller, robot, clock=FakeClock()).run(seconds=0.5)
-    assert report.faults == ("e_stop: mushroom",)
+    failed = "e_stop: robot 'sim' failed to read: KeyError('joint_position')"
+    assert report.faults == ("e_stop: mushroom", failed)
 
 
 @pytest.mark.parametrize("asleep", [False, True])
@@ -504,6 +505,81 @@ def test_tick_that_raises_ends_in_damping_with_a_latched_fault_and_a_report(poli
     controller.clear()
     assert (controller.state, controller.fault) == (State.DISABLED, None)
     np.testing.assert_array_equal(policy.state(), np.full(8, 0.1, np.float32))
+
+
+DAMP = {"action": "damping", "gains": "damping"}
+EXTERNAL = {"action": "external"}
+
+
+def falling_arm(folder, **ladders) -> tuple[Waiting, list]:
+    """An arm that runs at once; and for every tick the controller's state with the command's mode."""
+    events = ("stale_source", "starvation", "overrun", "non_finite", "limit", "e_stop")
+    arm = Waiting(folder, confirm=False, fallback={event: [DAMP] for event in events} | ladders)
+    seen = []
+    arm.loop.observers = [lambda tick, sample, command, *_: seen.append((arm.controller.state, command.mode))]
+    return arm, seen
+
+
+@pytest.mark.parametrize(("what", "at_last"), [("_watch", "disabled"), ("_compose", "damping")])
+def test_ticks_that_raise_for_good_climb_the_ladder_and_end(tmp_path, what, at_last):
+    arm, seen = falling_arm(tmp_path, non_finite=[DAMP | {"duration_s": 0.1}, EXTERNAL])
+    whole = getattr(arm.controller, what)
+
+    def act(*arguments):
+        if (State.RUN, "track") in seen:
+            raise RuntimeError("worn out")
+        return whole(*arguments)
+
+    setattr(arm.controller, what, act)
+    report = arm.loop.run(1.0)
+    assert report.faults == ("non_finite: the controller failed: RuntimeError('worn out')",)
+    assert report.state == "fault" and report.fell.startswith("in RUN at tick ")
+    fallen = [mode for state, mode in seen if state in (State.FALLBACK, State.FAULT)]
+    assert fallen == ["damping"] * 5 + [at_last]
+
+
+def test_failure_in_a_latched_fault_climbs_its_own_ladder_to_its_end_and_is_told(tmp_path):
+    hold = {"action": "hold", "gains": "hold"}
+    fall = [hold | {"duration_s": 0.1}, DAMP]
+    arm, seen = falling_arm(tmp_path, limit=[hold], e_stop=fall, stale_source=fall)
+    q, robot = arm.sample.values["joint_position"], arm.loop.robot
+
+    def read():
+        if (State.RUN, "track") in seen:
+            q[0] = 1.6
+        if len(seen) == 100:
+            raise OSError("bus gone")
+        return arm.sample
+
+    robot.read = read
+    report = arm.loop.run(60.0)
+    assert report.faults[0].startswith("limit: ")
+    assert report.faults[1:] == ("e_stop: robot 'null' failed to read: OSError('bus gone')",)
+    assert [mode for _, mode in seen[99:]] == ["track"] * 6 + ["damping"]
+
+
+class Button:
+    """An operator's device without a hint; its button is down in some of the ticks."""
+
+    hint = ""
+
+    def __init__(self, arm, pressed):
+        self.arm, self.pressed, self.polls = arm, pressed, 0
+
+    def poll(self, operator, now_ns):
+        self.polls += 1
+        operator.start = self.pressed(self.polls)
+
+    def close(self):
+        pass
+
+
+def test_button_that_cannot_be_heeded_is_told_once_however_long_it_is_held(tmp_path):
+    arm = Waiting(tmp_path, lambda arm: arm.age(1.0))
+    arm.loop.operator = Button(arm, lambda poll: arm.controller.state is State.READY)
+    report = arm.loop.run(1.0)
+    assert arm.asked == [None, "joint_velocity is 1000.0 ms old"]
+    assert (report.decisions, report.faults) == (0, ("stale_source: joint_velocity is 1000.0 ms old",))
 
 
 def test_sensors_that_never_come_are_told(pendulum):

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import select
-import socket
 import struct
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import pytest
 import yaml
 from small_policy import small_contract, write_small_policy
 
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.command import OperatorInput
 from andante.runtime.contract import CommandComponent, Source
 from andante.runtime.controller import Controller
@@ -35,7 +35,6 @@ from andante.runtime.operator.keyboard import HOLD_NS, PAIRS, Keyboard
 from andante.runtime.operator.udp import REPEAT, SILENCE_NS, OperatorSender, UdpOperator
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import SHIPPED, load_profile
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.states import State
 
 pytestmark = pytest.mark.realtime
@@ -296,9 +295,7 @@ def link(unused_address):
 
 @pytest.fixture
 def unused_address():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
-        opened.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{opened.getsockname()[1]}"
+    return conftest.free_addresses(1)[0]
 
 
 def send(sender: OperatorSender, command=(0.0, 0.0, 0.3), **pressed) -> None:

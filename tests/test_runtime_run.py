@@ -156,7 +156,9 @@ def test_closed_input_confirms_nothing_and_is_told(policy, tmp_path, closing):
     )
     assert result.returncode == 1
     assert result.stderr == "andante: nobody at standard input; --yes confirms without asking\n"
-    assert "stopped      asked to" in result.stdout and "state        disabled" in result.stdout
+    assert (
+        "stopped      nobody at standard input" in result.stdout and "state        disabled" in result.stdout
+    )
 
 
 def patched(code: str, *words: str | Path) -> tuple[int, str, str]:
@@ -201,7 +203,7 @@ def opened(*arguments):
 def test_signal_while_the_robot_is_opened_leaves_nothing(policy, tmp_path, name, status):
     path, recording = tmp_path / "out.json", tmp_path / "rec.mcap"
     words = "--robot", "null", "--record", recording, "--report", path
-    robot = {"module": "andante.runtime.robots.null", "name": "NullRobot", "method": "__init__"}
+    robot = {"module": "andante.doctor.null_robot", "name": "NullRobot", "method": "__init__"}
     found, out, err = patched(OPENING.format(**robot, number=name), policy, *words)
     assert (found, out, err) == (status, "", "andante: interrupted\n" if name == "SIGINT" else "")
     assert list(tmp_path.iterdir()) == []
@@ -281,7 +283,7 @@ def test_operator_confirms_where_the_profile_wants_it(policy, tmp_path, options,
     process = start(policy, "--profile", profile, "--seconds", "0.5", "--report", path, *options)
     status, out, err = finish(process, "")
     report = json.loads(path.read_text())
-    stopped = "time over" if ran else "asked to"
+    stopped = "time over" if ran else "nobody at standard input"
     assert (report["decisions"] > 0, report["stopped"], status) == (ran, stopped, 0 if ran else 1)
     assert ("press Enter" in out) == (not options)
     assert ("nobody at standard input; --yes confirms" in err) == (not ran)

@@ -13,7 +13,7 @@ import pytest
 RUNTIME = Path(__file__).resolve().parents[1] / "runtime"
 EXTRAS = ("recorder", "view")
 """Folders of what needs an extra."""
-LOOP = "commands.run", "robots.null", "robots.udp", "operator.keyboard", "operator.gamepad", "operator.udp"
+LOOP = "commands.run", "robots.udp", "operator.keyboard", "operator.gamepad", "operator.udp"
 """Modules that bring all that `andante run` needs, for any robot and operator of this folder."""
 LIMIT = 3500
 LAYOUT = {

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import yaml
 from arm import arm_profile
+from conftest import free_addresses
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 from small_policy import small_contract, write_small_policy
@@ -42,16 +43,6 @@ ANDANTE = Path(sys.executable).with_name("andante")
 HOST = "127.0.0.1"
 DAMPING = np.array([4.0, 1.0])
 SIGNALS = ("joint_position", "joint_velocity")
-
-
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    for opened in sockets:
-        opened.bind((HOST, 0))
-    addresses = [f"{HOST}:{opened.getsockname()[1]}" for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return addresses
 
 
 def until(condition, seconds: float = 20.0) -> bool:
@@ -591,7 +582,8 @@ def test_robot_options_are_checked_by_name(policy):
     [
         ("sim", ["seed=abc"], r"'sim' with options \[seed=abc\] of seed: Expected `int`, got `str`"),
         ("sim", ["seed=-1"], "seed must not be negative, found -1"),
-        ("sim", ["seed"], "Expected `int`, got `str`"),
+        ("sim", ["seed"], "of seed: expected each once, as name=value"),
+        ("sim", ["seed=1", "seed=2"], "of seed: expected each once, as name=value"),
         ("replay", [], r"'replay' with options \[\] of recording: Object missing required field `recording`"),
         ("replay", ["recording=123"], "123: No such file"),
         ("udp", ["local=47001"], "expected an address host:port of a known host, found '47001'"),
@@ -613,7 +605,7 @@ class Custom:
 def test_robot_options_have_the_types_that_the_robot_declares(monkeypatch):
     monkeypatch.setattr("andante.runtime.robots.base.find_robot", lambda name: Custom)
     robot = open_robot("custom", ("port=7", "path=/dev/x=y", "fast=true", "baud=9"), None, None)
-    assert robot.options == (7, Path("/dev/x=y"), True, "9")
+    assert robot.options == (7, Path("/dev/x=y"), True, 9)
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "0", "inf"])

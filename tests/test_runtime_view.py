@@ -18,6 +18,7 @@ from browser import CHROMIUM, Page, serving, wait_for
 from conftest import andante
 from small_policy import small_contract, write_small_policy
 
+from andante.doctor.null_robot import NullRobot
 from andante.runtime.command import FIELDS, JointCommand
 from andante.runtime.controller import Controller
 from andante.runtime.errors import AndanteError
@@ -25,7 +26,6 @@ from andante.runtime.loop import RealtimeLoop
 from andante.runtime.policy import load_policy
 from andante.runtime.profile import SHIPPED, load_profile
 from andante.runtime.realtime import VirtualClock
-from andante.runtime.robots.null import NullRobot
 from andante.runtime.steps import Fallback
 from andante.runtime.view import words
 from andante.runtime.view.live import LiveView

@@ -181,7 +181,7 @@ class PolicyNode(LifecycleNode):
             raise AndanteError("the node is not active")
         if control.running:
             control.confirm()
-            return "confirmed"
+            return "asked to run the policy"
         control.start()
         return "the start sequence begins"
 
@@ -202,7 +202,9 @@ class PolicyNode(LifecycleNode):
         return "cleared; ~/start begins anew"
 
     def _tell_ready(self) -> None:
-        self.get_logger().info("ready: ~/start runs the policy")
+        waiting = self._control.controller.waiting
+        why = "" if waiting is None else f" (not started: {waiting})"
+        self.get_logger().info(f"ready: ~/start runs the policy{why}")
 
     def _watch(self) -> None:
         """Log what has changed; publish diagnostics then, and once a second."""

@@ -8,4 +8,5 @@ import sys
 
 def discard_output() -> None:
     """After whoever read the output has left: the interpreter must not try to flush the rest."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -55,7 +55,7 @@ def run(
 
     Starts softly, runs, stops softly; prints a report. Ctrl-C stops softly, a second one is an emergency
     stop; so do SIGTERM and SIGHUP. Exit status: 0, 1 after a fault or if the policy never ran, 130 after
-    Ctrl-C.
+    Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
     Args:
         policy: exported policy file.
@@ -134,7 +134,7 @@ def _attempt(troubles: list[str], what: str, act: Callable[..., None], *argument
 def _write(path: Path, content: bytes) -> None:
     """All of it or nothing; without content only try, and take away an older one."""
     target = Path(os.path.realpath(path))
-    part = Path(f"{target}.part")
+    part = Path(f"{target}.{os.getpid()}.part")
     try:
         if target.exists() and not target.is_file():
             raise AndanteError(f"{path}: no regular file, cannot write the report")
@@ -181,6 +181,8 @@ def _interrupts(running: list[RealtimeLoop]) -> Iterator[list[int]]:
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # `nohup` means it
     numbers = [signal.SIGINT, signal.SIGTERM] + [signal.SIGHUP] * (not ignored)
     previous = {number: signal.signal(number, handle) for number in numbers}
+    for number in (signal.SIGTTIN, signal.SIGTTOU):  # a question from a shell's background stops no loop
+        previous[number] = signal.signal(number, signal.SIG_IGN)
     try:
         yield received
     finally:
@@ -222,5 +224,5 @@ class _Asking:
                 self._asked.clear()
                 with suppress(AndanteError):  # READY no longer
                     self._loop.confirm()
-        self._loop.stop()
+        self._loop.stop("nobody at standard input")
         print("andante: nobody at standard input; --yes confirms without asking", file=sys.stderr)

@@ -64,13 +64,23 @@ def open_robot(name: str, options: tuple[str, ...], contract: Contract, profile:
     """
     robot = find_robot(name)
     known = {p.name: p for p in list(inspect.signature(robot).parameters.values())[2:] if str(p)[0] != "*"}
-    given = {key: value for key, _, value in (option.partition("=") for option in options)}
+    given = {key: value for key, equals, value in (option.partition("=") for option in options) if equals}
     used = [p for p in known.values() if p.name in given or p.default is p.empty]
-    fields = [p.name if p.annotation is p.empty else (p.name, p.annotation) for p in used]
+    fields = [
+        (p.name, str if p.default in (p.empty, None) else type(p.default))
+        if p.annotation is p.empty
+        else (p.name, p.annotation)
+        for p in used
+    ]
     kind = msgspec.defstruct("Options", fields, module=robot.__module__, forbid_unknown_fields=True)
     try:
+        if len(given) < len(options):
+            raise msgspec.ValidationError("expected each once, as name=value")
         found = msgspec.convert(given, kind, strict=False, dec_hook=lambda kind, value: kind(value))
     except msgspec.ValidationError as error:
         words = f"with options [{', '.join(options)}] of {', '.join(known) or 'none'}"
         raise AndanteError(f"robot {name!r} {words}: {error}") from None
-    return robot(contract, profile, **msgspec.structs.asdict(found))
+    try:
+        return robot(contract, profile, **msgspec.structs.asdict(found))
+    except OSError as error:  # no such port, for example
+        raise AndanteError(f"cannot open robot {name!r}: {error}") from None

@@ -31,8 +31,8 @@ def added_task(name: str) -> Any:
         return None
     try:
         task = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise AndanteError(f"task {name!r}: can't load {entry.value}: {error}") from error
+    except Exception as error:  # whatever a module of somebody else raises
+        raise AndanteError(f"task {name!r}: can't load {entry.value}: {error!r}") from error
     spec = getattr(task, "spec", None)
     if not isinstance(spec, TaskSpec):
         raise AndanteError(

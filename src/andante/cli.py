@@ -73,7 +73,8 @@ def main(argv: list[str] | None = None) -> int:
         function.__doc__ = _unbroken(function.__doc__ or "")
         options = (tyro.conf.FlagCreatePairsOff,)
         status = tyro.cli(function, prog=f"andante {words[0]}", args=words[1:], config=options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except AndanteError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:

@@ -226,7 +226,7 @@ def test_the_operator_starts_and_stops(client, start, profile, tmp_path):
     client.await_state("ready")
     time.sleep(0.3)
     assert is_damping(client.efforts()).all()
-    assert client.trigger("start") == "confirmed"
+    assert client.trigger("start") == "asked to run the policy"
     client.await_state("run")
     assert client.trigger("stop") == "the stop sequence begins"
     client.await_state("disabled")

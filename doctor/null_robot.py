@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 
-from ..command import FIELDS, JointCommand, Sample
-from ..contract import Contract
-from ..frames import rotation_matrix
-from ..profile import Profile
+from andante.runtime.command import FIELDS, JointCommand, Sample
+from andante.runtime.contract import Contract
+from andante.runtime.frames import rotation_matrix
+from andante.runtime.profile import Profile
 
 AT_REST: dict[str, float | tuple[float, ...]] = {
     "orientation": (1.0, 0.0, 0.0, 0.0),
