@@ -314,7 +314,7 @@ class Episode:
     def _verdict(self, report: LoopReport) -> str | None:
         """What is not as it must be at the end."""
         referee, plan = self.referee, self._plan
-        found = [fault.partition(":")[0] for fault in report.faults]
+        found = [fault.partition(":")[0] for fault in report.faults[:1]]  # what was latched
         wanted = [] if referee.reason is None else [referee.reason]
         end = "fault" if wanted else "disabled"
         if found != wanted or not report.state == referee.state == end:

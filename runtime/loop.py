@@ -54,6 +54,7 @@ class LoopReport(Record, frozen=True):
     starved: int
     saturations: int
     faults: tuple[str, ...]
+    """What was latched; and an emergency stop that came on top."""
     fell: str | None
     """State and tick in which the fault came."""
     stopped: str
@@ -228,8 +229,8 @@ class RealtimeLoop:
     def _report(self, timing: _Timing, tuning: dict[str, str], stopped: str) -> LoopReport:
         controller, counters = self.controller, vars(self.controller.counters)
         state, tick = controller.fell
-        fault, stop = controller.fault, f"e_stop: {self._e_stop}"
-        more = () if self._e_stop is None or fault == stop else (stop,)
+        fault, stop = controller.fault or "", self._e_stop
+        more = () if stop is None or fault.startswith("e_stop: ") else (f"e_stop: {stop}",)
         return LoopReport(
             **{name: counters[name] for name in COUNTED},
             missed=timing.missed,
@@ -237,8 +238,8 @@ class RealtimeLoop:
             jitter_us=timing.jitter.quantiles(),
             step_us=timing.step.quantiles(),
             tick_us=timing.work.quantiles(),
-            faults=() if fault is None else (fault, *more),
-            fell=None if fault is None else f"in {state.name} at tick {tick}",
+            faults=(fault, *more) if fault else (),
+            fell=f"in {state.name} at tick {tick}" if fault else None,
             stopped=stopped,
             state=controller.state.value,
             tuning=tuning,
