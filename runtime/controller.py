@@ -471,7 +471,7 @@ class Controller:
         if measured.lost and state in (State.WAIT_SENSORS, State.FALLBACK, State.FAULT):
             for row, kind in zip(measured.usable, JOINT_KINDS, strict=True):
                 row &= kind not in measured.lost
-        if command.mode != "damping":  # which needs the velocities alone
+        if command.mode != "damping" and (measured.lost or measured.faults):  # that needs velocities alone
             measured.usable_dq &= measured.usable_q
         safety = self.planner.safety
         if not safety.limit_command(command, measured.state, measured.usable_dq):
