@@ -54,6 +54,7 @@ def inspect_machine(fifo_priority: int, cpu: int | None = None) -> list[Finding]
         _kernel(),
         _right("SCHED_FIFO", granted, f"'* - rtprio {fifo_priority}' in {LIMITS}, then log in again"),
         _right("mlockall", granted, f"'* - memlock unlimited' in {LIMITS}, then log in again"),
+        _right("idle states", granted, "let this user write /dev/cpu_dma_latency (a udev rule)"),
         _right("affinity", granted, "give --cpu one of the cores below"),
         Finding("memlock limit", _bytes(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0])),
         _governor(),
@@ -90,13 +91,14 @@ def load(processes: int) -> Iterator[None]:
             process.wait()
 
 
-def judge_jitter(name: str, jitter: Quantiles, rate: float) -> Finding:
-    """Whether a loop at `rate` Hz can live with it."""
+def judge_jitter(name: str, jitter: Quantiles, rate: float, fifo: bool) -> Finding:
+    """Whether a loop at `rate` Hz can live with it; `fifo`: it was measured under SCHED_FIFO."""
     limit_us = LARGEST_SHARE * 1e6 / rate
     advice = None
     if jitter.p99 > limit_us:
         advice = (
-            f"p99 is above {limit_us:.0f} us, {LARGEST_SHARE:.0%} of the period: run with --fifo-priority, "
+            f"p99 is above {limit_us:.0f} us, {LARGEST_SHARE:.0%} of the period: "
+            f"{'' if fifo else 'see to it that SCHED_FIFO is granted, '}"
             "isolate a core (isolcpus=N on the kernel's command line) for --cpu N, or use PREEMPT_RT"
         )
     return Finding(name, f"{jitter} at {rate:g} Hz", advice)

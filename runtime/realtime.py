@@ -92,7 +92,8 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[Tuning]:
     """Tune this thread and process for a control loop, and undo it afterwards.
 
     Args:
-        fifo_priority: 1 to 99 for SCHED_FIFO; needs CAP_SYS_NICE or an rtprio limit.
+        fifo_priority: 1 to 99 for SCHED_FIFO, and cores that do not sleep; needs CAP_SYS_NICE or an rtprio
+            limit, and the right to write /dev/cpu_dma_latency.
         cpu: the one core for this thread to run on.
     """
     results: dict[str, str] = {}
@@ -114,6 +115,7 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[Tuning]:
         undo.callback(sys.setswitchinterval, sys.getswitchinterval())
         results["SCHED_FIFO"] = _attempt(_set_fifo, fifo_priority)
         results["affinity"] = _attempt(lambda core: os.sched_setaffinity(0, {core}), cpu)
+        results["idle states"] = _attempt(lambda _: _stay_awake(undo), fifo_priority)
         locked = libc.mlockall(MCL_CURRENT | MCL_FUTURE) == 0
         results["mlockall"] = "ok" if locked else os.strerror(ctypes.get_errno())
         if locked:
@@ -132,6 +134,13 @@ def tuned(fifo_priority: int | None, cpu: int | None) -> Iterator[Tuning]:
 
 def _set_fifo(priority: int, thread: int = 0) -> None:
     os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
+
+
+def _stay_awake(undo: ExitStack) -> None:
+    """Keep the cores from sleeping, from which they wake late (the kernel's PM QoS, as `cyclictest` does)."""
+    file = os.open("/dev/cpu_dma_latency", os.O_WRONLY)
+    undo.callback(os.close, file)
+    os.write(file, bytes(4))  # us that waking up may take; in force until it is closed
 
 
 def _restore(thread: int, policy: int, param: os.sched_param, cores: set[int]) -> None:

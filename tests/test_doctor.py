@@ -372,8 +372,10 @@ def test_right_that_is_refused_comes_with_advice():
 
 def test_jitter_is_judged_by_the_period():
     jitter = Quantiles(p50=10.0, p99=600.0, max=900.0)
-    assert judge_jitter("jitter", jitter, rate=50.0).advice is None
-    assert "above 500 us" in judge_jitter("jitter", jitter, rate=100.0).advice
+    assert judge_jitter("jitter", jitter, rate=50.0, fifo=True).advice is None
+    advice = [judge_jitter("jitter", jitter, rate=100.0, fifo=fifo).advice for fifo in (False, True)]
+    assert all("above 500 us" in text for text in advice)
+    assert ["SCHED_FIFO" in text for text in advice] == [True, False]
 
 
 def test_jitter_of_a_stopped_process_is_how_long_it_was_stopped():

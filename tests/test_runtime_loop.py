@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -694,7 +695,20 @@ def test_tuning_is_reported_and_undone():
     assert (os.sched_getscheduler(0), sys.getswitchinterval()) == (scheduler, interval)
     assert os.sched_getaffinity(0) == affinity
     with tuned(None, None) as (results, _):
-        assert results["SCHED_FIFO"] == results["affinity"] == "not asked for"
+        assert {results[name] for name in ("SCHED_FIFO", "affinity", "idle states")} == {"not asked for"}
+
+
+def test_cores_do_not_sleep_while_a_tuned_loop_runs():
+    device = Path("/dev/cpu_dma_latency")
+    held = lambda: [link for link in Path("/proc/self/fd").iterdir() if link.resolve() == device]  # noqa: E731
+    before = len(held())
+    with tuned(50, None) as (results, _):
+        granted = results["idle states"] == "ok"
+        assert len(held()) == before + granted
+        if granted:
+            assert int.from_bytes(device.read_bytes()[:4], sys.byteorder) == 0
+    assert len(held()) == before
+    assert granted or not os.access(device, os.W_OK), results["idle states"]
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,14 @@ def _inspect(seconds: float, rate: float, fifo_priority: int, cpu: int | None) -
     for option, value in (("seconds", seconds), ("rate", rate)):
         if not 0.0 < value < 1e6:
             raise AndanteError(f"--{option} must be positive and below 1e6, found {value}")
-    print(*inspect_machine(fifo_priority, cpu), sep="\n", flush=True)
-    print(judge_jitter("jitter, idle", measure_jitter(rate, seconds, fifo_priority, cpu), rate), flush=True)
+    found = inspect_machine(fifo_priority, cpu)
+    granted = all(finding.found == "ok" for finding in found if finding.name == "SCHED_FIFO")
+    print(*found, sep="\n", flush=True)
+    idle = measure_jitter(rate, seconds, fifo_priority, cpu)
+    print(judge_jitter("jitter, idle", idle, rate, granted), flush=True)
     with load(len(os.sched_getaffinity(0))):
         loaded = measure_jitter(rate, seconds, fifo_priority, cpu)
-    print(judge_jitter("jitter, loaded", loaded, rate))
+    print(judge_jitter("jitter, loaded", loaded, rate, granted))
 
 
 def _ask(words: str, instruction: Instruction) -> Callable[[], bool]:
