@@ -55,11 +55,15 @@ class Artifact:
     """A policy file whose digest was right when it was read."""
 
     path: str
+    """Where it was read from."""
     model: bytes
     """The whole file; onnxruntime ignores the metadata."""
     contract: Contract
+    """What the policy reads, emits and assumes."""
     trace: Trace
+    """What it must reproduce."""
     digest: str
+    """sha256 of all that was sealed, in hexadecimal."""
 
 
 def read_artifact(path: str | Path) -> Artifact:

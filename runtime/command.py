@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from .errors import AndanteError
 
 Floats = NDArray[np.float64]
+"""Numbers of the control loop."""
 Mode = Literal["disabled", "damping", "track"]
+"""What a command asks for: no torque at all, a brake on every joint, or a pose to follow."""
 
 SIGNAL_SIZES: dict[str, int | None] = {
     "joint_position": None,
@@ -94,10 +96,15 @@ class Sample:
     """
 
     values: dict[str, Floats]
+    """One array per signal."""
     received_ns: dict[str, int]
+    """When each signal arrived."""
     source_ns: dict[str, int]
+    """Each sensor's own stamp."""
     now_ns: int
+    """The time of the sample."""
     operator: OperatorInput
+    """What the operator wants."""
     overrun: bool = False
     """The driver's work ended after the next deadline, or it missed a tick."""
     answered: bool = True
@@ -148,13 +155,21 @@ class JointCommand:
     gains: Floats = field(init=False, repr=False, compare=False)
     """Rows `kp` and `kd`."""
     tick: int
+    """Number of the control period that it is for."""
     valid_for_ns: int
+    """How long it may be obeyed."""
     mode: Mode
+    """What it asks for."""
     q: Floats
+    """Positions, rad or m."""
     dq: Floats
+    """Velocities, rad/s or m/s."""
     tau_ff: Floats
+    """Torques to be added, N m or N."""
     kp: Floats
+    """Position gains, N m/rad or N/m."""
     kd: Floats
+    """Velocity gains, N m s/rad or N s/m."""
 
     def __post_init__(self) -> None:
         self.rows = np.array([self.tau_ff, self.q, self.dq, self.kp, self.kd], np.float64)

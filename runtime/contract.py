@@ -15,9 +15,12 @@ import msgspec
 from .errors import ArtifactError
 
 SCHEMA = 1
+"""Version of the contract's format."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+"""A count."""
 PeriodNs = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+"""A duration of at most a second."""
 
 
 class SourceKind(NamedTuple):
@@ -54,9 +57,13 @@ ACTION_UNITS = {
 }
 """Units of each kind of action."""
 AXES = ("x", "y", "z")
+"""Elements of a vector."""
 JOINT_KINDS = ("joint_position", "joint_velocity")
+"""Kinds of source that are measured of joints."""
 BODY_KINDS = ("angular_velocity", "linear_acceleration", "linear_velocity", "position", "gravity")
+"""Kinds of source that are measured of a body."""
 ACTION_KINDS = ("executed_action", "committed_actions")
+"""Kinds of source that tell of actions."""
 RESERVED = ("", "h_in", "h_out", "actions")
 """Names that no source may have: none, and those of the graph's other tensors."""
 
@@ -69,9 +76,13 @@ class CommandComponent(Record, frozen=True):
     """One number of the task's command, in the range that training covered."""
 
     name: str
+    """Of the number, as in `lin_vel_x`."""
     unit: str
+    """SI."""
     low: float
+    """Smallest value that training covered."""
     high: float
+    """Largest value that training covered."""
     slew: float | None = None
     """Largest change per second; null where it may jump."""
     timeout_value: float = 0.0
@@ -161,10 +172,13 @@ class ActionTerm(Record, frozen=True):
     """Consecutive columns of the action tensor, one per joint, in SI units."""
 
     name: str
+    """Of the term, for messages."""
     kind: Literal["position", "velocity", "effort", "actuator"]
     """`actuator` drives something without a joint, a rotor for example; `joints` then names the actuators."""
     joints: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    """Joint, or actuator, of every column."""
     unit: str
+    """Of the values."""
     low: tuple[float, ...]
     """Smallest value per joint that the policy was trained with."""
     high: tuple[float, ...]
@@ -204,7 +218,9 @@ class StateTensor(Record, frozen=True):
     """A slice of the packed state `h`, in order."""
 
     name: str
+    """Of the part of the memory."""
     size: Positive
+    """Numbers in it."""
     initial: tuple[float, ...]
     """Value at every reset."""
     max_seen: float
@@ -219,7 +235,9 @@ class Trained(Record, frozen=True):
     """A set or range covered by training, with the value to use by default."""
 
     values: tuple[int, ...]
+    """All that training covered, in ticks."""
     default: int
+    """One of them."""
 
     def __post_init__(self) -> None:
         if self.default not in self.values:
@@ -234,16 +252,22 @@ class Licences(Record, frozen=True):
     """SPDX identifiers."""
 
     policy: str
+    """Of the weights."""
     robot_model: str
+    """Of the MJCF that they were trained with."""
     data: str
+    """Of what they were trained on besides."""
 
 
 class Verification(Record, frozen=True):
     """What the export's free-running replay against torch showed."""
 
     decisions: int
+    """How many were replayed."""
     resets: int
+    """How many resets of the memory were among them."""
     max_action_error: float
+    """Largest absolute difference, SI units."""
     max_state_error: float
     """Relative to the largest state value seen."""
 
@@ -252,7 +276,9 @@ class Contract(Record, frozen=True):
     """Everything that a runtime must know to run the policy (durations in integer nanoseconds)."""
 
     schema: int
+    """Version of the format."""
     task: str
+    """Name of the task that it was trained on."""
     robot_model: str
     """Identifier of the robot model; a profile for another one is refused."""
     control_period_ns: PeriodNs
@@ -268,12 +294,17 @@ class Contract(Record, frozen=True):
     max_gap_ticks: Annotated[int, msgspec.Meta(ge=0, le=100)]
     """More skipped ticks in a row than this reset the memory."""
     sources: tuple[Source, ...]
+    """What it reads, in the order of the flat input."""
     actions: tuple[ActionTerm, ...]
+    """What it emits, in the order of the columns."""
     states: tuple[StateTensor, ...]
+    """What it remembers, in the order of the packed state."""
     licences: Licences
+    """Under which it may be used."""
     provenance: dict[str, str]
     """How the policy came to be: run, versions, seed, git state."""
     verification: Verification
+    """What the export has shown."""
 
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:

@@ -26,6 +26,7 @@ from .steps import EVENTS, Brake, Hold, Track
 from .worker import Worker
 
 OVERRUN = "work ended after the next deadline, or a tick was missed"
+"""The reason of that event."""
 HEARTBEAT_S = 0.5
 """Longest silence of an emergency-stop device where the profile demands none, but there is one."""
 SWAP_TICKS = 5

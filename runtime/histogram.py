@@ -7,15 +7,20 @@ import numpy as np
 from .contract import Record
 
 BIN_NS = 1_000
+"""Width of a bin."""
 BINS = 100_000
+"""How many there are; what is longer goes into the last."""
 
 
 class Quantiles(Record, frozen=True):
     """Of durations, in microseconds."""
 
     p50: float
+    """Median."""
     p99: float
+    """99th percentile."""
     max: float
+    """Largest."""
 
     def __str__(self) -> str:
         return f"p50 {self.p50:.0f}, p99 {self.p99:.0f}, max {self.max:.0f} us"

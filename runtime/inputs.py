@@ -153,9 +153,11 @@ class CommandFilter:
     components: tuple[CommandComponent, ...]
     """None for a policy that is not commanded."""
     max_age_ns: int
+    """An older command becomes the timeout value."""
     values: Floats
     """What the policy sees `[k]`."""
     control_dt: float
+    """One tick, s."""
     released: bool = False
     """The policy is to come to rest, whatever the operator commands."""
 

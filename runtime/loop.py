@@ -38,6 +38,7 @@ class LoopReport(Record, frozen=True):
     """How a run went."""
 
     ticks: int
+    """With a command."""
     missed: int
     """Ticks that passed without a command."""
     overruns: int
@@ -49,10 +50,15 @@ class LoopReport(Record, frozen=True):
     tick_us: Quantiles
     """Read, decide, write."""
     decisions: int
+    """Asked for on the grid."""
     dropped: int
+    """Decisions that were not asked for."""
     refused: int
+    """Chunks that came too late."""
     starved: int
+    """Ticks that no chunk covered."""
     saturations: int
+    """How often an action or a torque began to exceed its limit."""
     faults: tuple[str, ...]
     """What was latched; and an emergency stop that came on top."""
     fell: str | None

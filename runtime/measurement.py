@@ -24,6 +24,7 @@ LIMIT_EVENTS = {
     "joint_temperature": ("temperature", "at most {1:.4g}"),
     "battery_voltage": ("battery", "at least {0:.4g}"),
 }
+"""Event and wording of limits that are not those of motion."""
 
 
 class Measurement:

@@ -19,7 +19,9 @@ from .errors import AndanteError
 from .profile import Profile
 
 MAGIC = b"ANDT"
+"""First bytes of every datagram."""
 VERSION = 1
+"""Of the layout."""
 HEADER = struct.Struct("<4sBBHIIQq")
 """Magic, version, kind, bytes in all, layout, session, sequence number, sender's clock in ns."""
 COMMAND, MEASUREMENT, OPERATOR = 1, 2, 3
@@ -40,10 +42,12 @@ FASTEST_NS = 100_000
 """Between two datagrams of a sender. A number that this and a burst of `MOST` do not explain is not its own:
 once taken, it would make all that the sender really sends `old`."""
 SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+"""The socket option for the kernel's arrival stamps."""
 _TIMESPEC = struct.Struct("@ll")
 _STAMP_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 
 Address = tuple[str, int]
+"""Host and port."""
 
 
 class Packet:

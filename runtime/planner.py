@@ -18,6 +18,7 @@ from .safety import SafetyFilter
 from .worker import Worker
 
 Mode = Literal["open_loop", "receding", "blend", "prefix"]
+"""How chunks are executed."""
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Counters:
     skipped: int = 0
     """Ticks that the driver left out."""
     decisions: int = 0
+    """Decisions asked for on the grid."""
     dropped: int = 0
     """Decisions not asked for: tick skipped, source stale, or the one before not answered."""
     off_grid: int = 0
@@ -52,6 +54,7 @@ class Execution:
     """How chunks are executed; see `resolve`."""
 
     mode: Mode
+    """See `resolve`."""
     horizon: int
     """s."""
     delay: int
@@ -114,9 +117,13 @@ class Planner:
     """Runs one policy: asks it on the grid t0 + k s, and finds the action of every tick."""
 
     policy: PolicySession
+    """The policy."""
     profile: InitVar[Profile]
+    """The robot."""
     measured: Measurement
+    """What is known of it."""
     execution: Execution
+    """How chunks are executed."""
     worker: Worker
     """Decides with `policy`."""
     delay: int = field(init=False)

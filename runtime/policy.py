@@ -17,7 +17,9 @@ from .contract import Contract
 from .errors import ArtifactError
 
 Floats = NDArray[np.float32]
+"""The graph's numbers."""
 Tensors = Mapping[str, Floats]
+"""Arrays by name."""
 
 GOLDEN_TOLERANCE = 1e-4
 """Largest deviation from the golden trace. The export demands 1e-5 on its own machine; other processors sum
@@ -40,7 +42,9 @@ class PolicySession:
     """
 
     contract: Contract
+    """What the graph fits."""
     digest: str
+    """Identity of the policy file."""
     inputs: dict[str, Floats]
     """Per source `[1, *shape]`: filled in place by the caller before `infer`."""
     flat_inputs: Floats

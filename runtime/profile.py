@@ -24,12 +24,17 @@ from .steps import EVENTS, Brake, Damping, External, Fallback, Gains, Keep, Phas
 from .strict_yaml import load_yaml
 
 SCHEMA = 1
+"""Version of the profile's format."""
 ROUNDING = 1e-6
 """By so much, rad or m, may a start pose be outside a policy's range."""
 SHIPPED = Path(__file__).parent / "profiles"
+"""Folder of the profiles that andante ships."""
 Limit = Annotated[float, msgspec.Meta(gt=0.0, le=1e12)]
+"""A bound above zero."""
 Finite = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+"""A number that is one."""
 Phases = Annotated[tuple[Phase, ...], msgspec.Meta(min_length=1)]
+"""A sequence."""
 TURNED = ("orientation", "angular_velocity", "linear_acceleration", "linear_velocity")
 """Kinds of signal that depend on how their sensor is mounted."""
 
@@ -41,8 +46,11 @@ class Joint(Record, frozen=True):
     """
 
     name: str
+    """As in the policy."""
     actuated: bool
+    """Whether it is driven; false for one that is only measured."""
     sign: Literal[1, -1]
+    """-1 where the reading grows against the policy's direction."""
     zero_offset: Finite
     """The robot's reading where the policy's joint is at zero, rad or m."""
     position: tuple[Finite, Finite] | None
@@ -131,6 +139,7 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     """A profile file's content."""
 
     schema: int
+    """Version of the format."""
     robot_model: str
     """Only policies for this model are accepted."""
     pd_loop: Literal["host", "drive"]
@@ -143,6 +152,7 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     base: str | None = None
     """Body or site that signals belong to which name none; needed by an IMU's signals."""
     joints: tuple[Joint, ...]
+    """In the order of the robot's arrays."""
     signals: dict[str, SignalQuality]
     """What is measured: a kind, for joints of every joint; `kind/body` for another body than `base`."""
     gains: dict[str, Gains]
@@ -154,6 +164,7 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     min_battery_voltage: Limit | None = None
     """V."""
     operator: OperatorLink = OperatorLink()
+    """What is demanded of whoever watches the robot."""
     predicates: tuple[str, ...] = ()
     """Watched conditions beyond the built-in ones, by name in the entry-point group `andante.safety`."""
     conditions: Conditions = Conditions()
@@ -161,10 +172,13 @@ class ProfileFile(Record, frozen=True, kw_only=True):
     confirm: bool
     """Whether an operator must confirm between the start sequence and the policy."""
     start: Phases
+    """The sequence before the policy."""
     settle_s: Seconds | None = None
     """How long the policy goes on before the stop sequence, with its command let go: to come to rest."""
     stop: Phases
+    """The sequence after it."""
     fallback: Fallback
+    """What to do when something is amiss."""
 
     def __post_init__(self) -> None:
         for fault in self._faults():

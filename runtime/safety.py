@@ -29,6 +29,7 @@ class SaturationCounter:
     """Counts how often values saturate; hovering at a limit counts once."""
 
     count: int
+    """How often a value has begun to exceed its limit."""
 
     def __init__(self, low: Floats, high: Floats) -> None:
         half = (high - low) / 2

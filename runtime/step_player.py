@@ -19,11 +19,15 @@ class ResolvedStep(NamedTuple):
     """A step in ticks, and with its values per actuated joint `[Ja]`."""
 
     kind: type[Record]
+    """Its class in `steps`."""
     ticks: float
     """Infinite for one that stays."""
     kp: Floats
+    """Position gains."""
     kd: Floats
+    """Velocity gains."""
     pose: Floats
+    """Target of a `Track`, otherwise zero."""
 
 
 class StepPlayer:

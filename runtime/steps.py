@@ -11,12 +11,14 @@ import msgspec
 from .contract import Positive, Record
 
 Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=3600.0)]
+"""A duration."""
 
 
 class Gains(Record, frozen=True):
     """Gains per actuated joint: N m/rad and N m s/rad, or N/m and N s/m."""
 
     kd: dict[str, float]
+    """Velocity gains."""
     kp: dict[str, float] | None = None
     """Needed wherever a position is tracked or held."""
 
@@ -35,12 +37,14 @@ class Keep(Record, frozen=True, tag="keep", tag_field="action"):
     """
 
     ticks: Positive
+    """How many."""
 
 
 class Brake(Record, frozen=True, tag="brake", tag_field="action"):
     """Bring every joint to rest within its largest acceleration and jerk, then hold it there."""
 
     gains: str
+    """Name of a set."""
     duration_s: Seconds | None = None
     """Then comes the next step; absent in the last one, which stays until the fault is cleared."""
 
@@ -49,6 +53,7 @@ class Hold(Record, frozen=True, tag="hold", tag_field="action"):
     """Hold the pose measured when this step begins."""
 
     gains: str
+    """Name of a set."""
     duration_s: Seconds | None = None
     """As in `Brake`."""
 
@@ -57,7 +62,9 @@ class Track(Record, frozen=True, tag="track", tag_field="action"):
     """Move smoothly from the measured pose to a keyframe, a crouch for example."""
 
     gains: str
+    """Name of a set."""
     duration_s: Seconds
+    """Of the motion, which the joints' velocities may make longer."""
     pose: dict[str, float] | str
     """Target reading of every actuated joint, rad or m; or the name of a keyframe."""
 
@@ -66,6 +73,7 @@ class Damping(Record, frozen=True, tag="damping", tag_field="action"):
     """Brake every joint in proportion to its velocity."""
 
     gains: str
+    """Name of a set; only its `kd` counts."""
     duration_s: Seconds | None = None
     """As in `Brake`; always present in a sequence."""
 
@@ -75,12 +83,17 @@ class External(Record, frozen=True, tag="external", tag_field="action"):
 
 
 Phase = Damping | Track
+"""What sequences are made of."""
 Step = Keep | Brake | Hold | Track | Damping | External
+"""What ladders are made of."""
 Ladder = tuple[Step, ...]
+"""Steps that only escalate."""
 RANK: dict[type[Record], int] = {Keep: 0, Brake: 1, Hold: 2, Track: 3, Damping: 4, External: 5}
 """A ladder of steps only climbs."""
 OTHERWISE = "otherwise"
+"""Key of the ladder for every other state."""
 Table = dict[Literal["wait_sensors", "start", "ready", "run", "stop", "otherwise"], Ladder]
+"""Ladders by state."""
 
 
 class Fallback(Record, frozen=True):
@@ -134,6 +147,7 @@ class Fallback(Record, frozen=True):
 
 
 EVENTS: tuple[str, ...] = Fallback.__struct_fields__
+"""All that can happen."""
 
 
 def _ladder_faults(event: str, ladder: Ladder) -> Iterator[str]:

@@ -26,7 +26,9 @@ class Field(NamedTuple):
     """One field of a message: its number, all its bytes, and its value."""
 
     number: int
+    """Of the field in its message."""
     raw: memoryview
+    """All its bytes, key included."""
     value: int | memoryview
     """Payload; a number for a varint."""
 

@@ -95,6 +95,7 @@ class AsynchronousWorker(Worker):
     """Decides in a thread of its own while the current chunk plays; nobody may touch the policy meanwhile."""
 
     immediate = False
+    """Answers come at later ticks."""
 
     def __init__(self, policy: PolicySession) -> None:
         super().__init__(policy)

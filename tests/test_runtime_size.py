@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import subprocess
 import sys
 import tokenize
@@ -75,3 +76,23 @@ def test_what_needs_an_extra_is_not_loaded_with_what_runs_a_policy():
     rooms = {name for name in loaded if name.split(".")[0] in EXTRAS}
     # Their options are part of `andante run`'s command line; what they stand for is loaded when asked for.
     assert rooms == {"recorder", "recorder.options", "view", "view.options"}
+
+
+def undocumented(body: list[ast.stmt], owner: str = "") -> list[str]:
+    """Public constants and fields without a docstring behind them; the rest is ruff's business."""
+    found = []
+    for statement, following in itertools.zip_longest(body, body[1:]):
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        targets += [statement.target] if isinstance(statement, ast.AnnAssign) else []
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
+            found += [f"{owner}{name}" for name in names if not name.startswith("_")]
+        if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+            found += undocumented(statement.body, f"{statement.name}.")
+    return found
+
+
+def test_every_public_constant_and_field_is_documented():
+    assert undocumented(ast.parse('A = 1\n"""Docs."""\nclass B:\n    c: int\n    _d = 2\n').body) == ["B.c"]
+    found = {str(path): undocumented(ast.parse(path.read_bytes()).body) for path in RUNTIME.rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}

@@ -16,6 +16,7 @@ from ..operator import command_components, open_operator
 from ..operator.udp import LISTENER, OperatorSender
 
 PERIOD_S = 0.02
+"""Between two datagrams."""
 
 
 def operate(policy: Positional[Path], command: str = "keyboard", remote: str = LISTENER) -> None:

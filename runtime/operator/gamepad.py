@@ -18,13 +18,16 @@ AXES = (1, 0, 3, 4)
 HOLD, E_STOP, STOP, START = 4, 1, 6, 7
 """Buttons as the kernel's driver for Xbox pads numbers them: left shoulder, B, back, start."""
 FULL = 32767
+"""Largest value of an axis."""
 DEAD_ZONE = 0.1
+"""Share of an axis within which it counts as at rest."""
 
 
 class Gamepad:
     """Hold-to-run: the sticks count while the left shoulder button is held. Unplugging stops at once."""
 
     hint: str = "button `start` starts, `back` stops, `B` is the emergency stop; hold LB to move"
+    """How it is used."""
 
     def __init__(self, components: tuple[CommandComponent, ...], device: str = "/dev/input/js0") -> None:
         """Open the device.

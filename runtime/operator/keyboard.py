@@ -25,6 +25,7 @@ class Keyboard:
     """Hold-to-run: a component moves while its key repeats. Losing the terminal is an emergency stop."""
 
     hint: str
+    """How it is used."""
 
     def __init__(self, components: tuple[CommandComponent, ...], terminal: int = 0) -> None:
         """Take over the terminal of that file descriptor.

@@ -12,6 +12,7 @@ from ..errors import AndanteError
 from ..packet import E_STOP, START, STOP, Receiver, Sender, open_socket, operator_packet
 
 LISTENER = "127.0.0.1:47002"
+"""Where a run listens unless told otherwise."""
 WAIT_S = 10.0
 """How long an operator may be waited for before a run."""
 SILENCE_NS = 500_000_000
@@ -24,6 +25,7 @@ class UdpOperator:
     """Every datagram is a heartbeat of the emergency stop, unless it says that it is pressed."""
 
     hint: str = "waiting for the operator's start"
+    """How it is used."""
 
     def __init__(
         self, components: tuple[CommandComponent, ...], local: str = LISTENER, wait_s: float = WAIT_S

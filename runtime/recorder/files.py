@@ -26,6 +26,7 @@ HEADER, CONTRACT, PROFILE, SNAPSHOT = "andante", "contract.json", "profile.json"
 TICKS, SOURCES, STATUS = "/tick", "/sources", "/status"
 """Topics."""
 CHUNK_BYTES = 64 * 1024
+"""Messages are written in blocks of about this size."""
 FLUSH_S = 0.5
 """A process that is killed loses at most the ticks of so long."""
 _TEXT = {"type": ["string", "null"]}

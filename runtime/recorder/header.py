@@ -14,25 +14,36 @@ from ..planner import Mode
 from ..profile import Profile
 
 SCHEMA = 1
+"""Version of a recording's format."""
 
 
 class Header(Record, frozen=True):
     """One file's header; a recording that was rotated has a file per part."""
 
     schema: int
+    """Version of the format."""
     part: int
     """1 for the first."""
     started_ns: int
     """Since the epoch; the same in all parts."""
     policy_digest: str
+    """Of the policy file."""
     profile_digest: str
+    """Of the profile."""
     robot_model: str
+    """Of both."""
     control_period_ns: int
+    """One tick."""
     mode: Mode
+    """How chunks were executed."""
     execution_horizon: int
+    """s."""
     inference_delay: int
+    """d at the beginning."""
     overlap: int
+    """Ticks over which a new chunk took over."""
     asynchronous: bool
+    """Whether a thread of its own decided."""
     versions: dict[str, str]
     """Of whatever may change a result."""
 
@@ -84,7 +95,9 @@ class Status(Record, frozen=True):
     """What became different at a tick: words rather than numbers."""
 
     tick: int
+    """From which on it holds."""
     state: str
+    """The controller's."""
     fault: str | None
     """Event and reason of the latched fault."""
     waiting: str | None

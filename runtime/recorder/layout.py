@@ -21,6 +21,7 @@ Tree = Mapping[str, "Tree | str"]
 """Names of numbers, in groups of any depth, each with its kind."""
 
 PACKAGE = "andante"
+"""Of the messages in protobuf."""
 _TYPES = {DOUBLE: 1, INT: 16, BOOL: 8, ENUM: 14}
 """Of `FieldDescriptorProto`: double, sfixed64, bool, enum."""
 _MESSAGE = 11

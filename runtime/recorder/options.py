@@ -72,3 +72,4 @@ class RecordingOptions:
 
 
 NOT_RECORDED = RecordingOptions()
+"""The defaults: faults only."""

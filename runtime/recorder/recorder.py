@@ -26,6 +26,7 @@ from .row import STATES, Row
 from .snapshot import Carried, Snapshot, encode_snapshot
 
 POLL_S = 0.05
+"""How often the thread looks for ticks to write."""
 AFTER_S = 5.0
 """How long after a fault its recording goes on."""
 RING_BYTES = 512 * 1024**2
@@ -41,7 +42,9 @@ LONGEST_NAME = 100
 CLOSING_S = 10.0
 """How long a file system may take to take the rest."""
 FIFO_PRIORITY = 1
+"""Of the thread, where the loop has one."""
 ALWAYS = sys.maxsize
+"""A number of ticks that is never over."""
 
 
 def fault_folder() -> Path:

@@ -34,10 +34,15 @@ class Recording:
     """N ticks of one run, or of several in a row."""
 
     where: str
+    """The files, for messages."""
     header: Header
+    """What ran, and how."""
     contract: Contract
+    """The policy's."""
     profile: Profile
+    """The robot's."""
     layout: Layout
+    """Where each number is in a row."""
     rows: NDArray[np.float64]
     """`[N, layout.width]`; see `numbers` and `integers`."""
     sources: NDArray[np.float64]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POINTS = 4000
 """Drawn per line; of more, the smallest and the largest of every stretch are drawn."""
 FORMATS = (".html", ".png")
+"""By the ending of the file."""
 COLOURS = {
     State.DISABLED: "0.95",
     State.WAIT_SENSORS: "0.85",
@@ -33,7 +34,9 @@ COLOURS = {
     State.FALLBACK: "orange",
     State.FAULT: "tomato",
 }
+"""Of states."""
 UNITS = {"joint_position": "rad or m", "joint_velocity": "rad/s or m/s", "angular_velocity": "rad/s"}
+"""Of axes, by kind of signal."""
 
 
 def write_report(recording: Recording, output: Path) -> None:

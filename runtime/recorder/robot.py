@@ -23,7 +23,9 @@ class ReplayRobot:
     """
 
     name: str = "replay"
+    """Under which it is registered."""
     carries: frozenset[str] = frozenset(FIELDS)
+    """Everything: nothing is driven."""
 
     def __init__(self, contract: Contract, profile: Profile, recording: str) -> None:
         """Read a recording.

@@ -20,8 +20,11 @@ from ..states import State
 from .layout import BOOL, DOUBLE, ENUM, INT, Layout, Tree
 
 MODES: tuple[str, ...] = get_args(Mode)
+"""By the number that a row carries."""
 STATES = tuple(State)
+"""By the number that a row carries."""
 AXES = {1: ("value",), 3: ("x", "y", "z"), 4: ("w", "x", "y", "z")}
+"""Names of the elements of a signal of that many."""
 ROWS = ("tau_ff", "q", "dq", "kp", "kd")
 """As in `JointCommand.rows`."""
 

@@ -19,7 +19,9 @@ from ..step_player import StepPlayer
 from ..worker import Worker
 
 ROOM = __name__.partition(".recorder")[0]
+"""Only its objects are taken apart."""
 Plain = bool | int | float | str | bytes | None
+"""What is kept as it is."""
 NOT_WALKED = (Worker, StepPlayer, Counters, Execution, Enum)
 """An inference under way is begun again, steps are of other states than `RUN`, every activation has new
 counters, and the others never change."""
@@ -31,8 +33,11 @@ class Snapshot(Record, frozen=True):
     row: int
     """Of that tick in the recording."""
     values: dict[str, Any]
+    """Plain values by path."""
     arrays: dict[str, bytes]
+    """Arrays by path, as bytes."""
     counters: dict[str, int]
+    """The controller's."""
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

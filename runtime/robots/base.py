@@ -22,6 +22,7 @@ class Robot(Protocol):
     """One robot's input and output; constructed as `RobotClass(contract, profile, **options)`."""
 
     name: str
+    """For messages."""
     joints: tuple[str, ...]
     """In profile order."""
     carries: frozenset[str]

@@ -13,8 +13,11 @@ from ..packet import MODES, Duplex, command_packet, measurement_packet
 from ..profile import Profile
 
 CONTROLLER = "127.0.0.1:47001"
+"""Where the controller listens."""
 BRIDGE = "127.0.0.1:47000"
+"""Where the motor bridge does."""
 LONGEST_US = 2**32 - 1
+"""That the packet can carry."""
 
 
 class UdpRobot(Duplex):
@@ -25,7 +28,9 @@ class UdpRobot(Duplex):
     """
 
     name: str = "udp"
+    """Under which it is registered."""
     carries: frozenset[str] = frozenset(FIELDS)
+    """Every field has its place in the packet."""
 
     def __init__(
         self, contract: Contract, profile: Profile, local: str = CONTROLLER, remote: str = BRIDGE

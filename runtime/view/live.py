@@ -36,8 +36,11 @@ from .messages import (
 RATE_HZ = 15.0
 """How often the page is told: a browser that draws in software must still find time for its buttons."""
 OPENING_S = 60.0
+"""The page may take so long to come up."""
 CLOSING_S = 5.0
+"""And so long to end."""
 MAIN = "from andante.runtime.view.page import main; main()"
+"""The page's process."""
 
 
 class LiveView:
@@ -48,6 +51,7 @@ class LiveView:
     """
 
     url: str
+    """Where the page is."""
     robot: Robot
     """The one to be driven: what was given, or a simulated one's twin that can be made to fail."""
     error: str | None

@@ -39,3 +39,4 @@ class ViewOptions:
 
 
 NOT_VIEWED = ViewOptions()
+"""The defaults: no page."""

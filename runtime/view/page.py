@@ -43,6 +43,7 @@ WRITTEN_EVERY = 5
 LEAVING_S = 1.0
 """For the last texts to be sent: the server does not wait for that by itself."""
 EVERY_SIGNAL = "all signals"
+"""The choice that befalls all."""
 
 
 class Page:

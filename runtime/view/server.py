@@ -16,6 +16,7 @@ class Server(viser.ViserServer):
     """Quiet, and without the tunnel to a public address that a page may ask for."""
 
     url: str
+    """Where it is."""
 
     def __init__(self, host: str, port: int, title: str) -> None:
         """Serve at `port`, or the next free one; 0 for any.

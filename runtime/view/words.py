@@ -11,7 +11,9 @@ from ..steps import EVENTS, Damping, Keep, Ladder, Track
 from .messages import Snapshot
 
 COLOURS = {"run": "#2b8a3e", "fallback": "#c92a2a", "fault": "#c92a2a", "disabled": "#495057"}
+"""Of states."""
 OTHER_COLOUR = "#1864ab"
+"""Of all other states."""
 
 
 def facts(snapshot: Snapshot, contract: Contract) -> str:
