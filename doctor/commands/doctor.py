@@ -69,7 +69,7 @@ def _inspect(seconds: float, rate: float, fifo_priority: int, cpu: int | None) -
         if not 0.0 < value < 1e6:
             raise AndanteError(f"--{option} must be positive and below 1e6, found {value}")
     found = inspect_machine(fifo_priority, cpu)
-    granted = all(finding.found == "ok" for finding in found if finding.name == "SCHED_FIFO")
+    granted = any(finding.name == "SCHED_FIFO" and finding.found == "ok" for finding in found)
     print(*found, sep="\n", flush=True)
     idle = measure_jitter(rate, seconds, fifo_priority, cpu)
     print(judge_jitter("jitter, idle", idle, rate, granted), flush=True)

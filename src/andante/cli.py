@@ -42,7 +42,7 @@ COMMANDS = {
     "diff": Command("runtime.recorder.commands", "record", "compare two recordings"),
     "report": Command("runtime.recorder.commands", "record", "plot a recording"),
     "profile": Command("doctor.commands.profile", None, "check a robot profile, and that a policy fits it"),
-    "tasks": Command("sim.cli", "sim", "list the tasks, or describe one"),
+    "tasks": Command("train.tasks", "sim", "list the tasks, or describe one"),
 }
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import textwrap
 from typing import Annotated
 
 import tyro
 
-from .spec import FAMILIES, TASKS, get_spec
-from .spec.added import added_names
-from .spec.describe import describe
+from andante.sim.spec import FAMILIES, TASKS, get_spec
+from andante.sim.spec.added import added_names
+from andante.sim.spec.describe import describe
+
+from .recipes import recipe_options
 
 
 def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
@@ -21,10 +22,8 @@ def tasks(name: Annotated[str | None, tyro.conf.Positional] = None) -> None:
     """
     if name is not None:
         print(describe(get_spec(name)))
-        # What a task is trained with is the trainer's affair: it is asked for by name, and only here.
-        recipe = importlib.import_module("andante.train.recipes").recipe_options(name)
         print(f"\nrecipe, as options of `andante train {name}`:")
-        unbroken = "  ".join(option.replace(" ", "\xa0") for option in recipe)
+        unbroken = "  ".join(option.replace(" ", "\xa0") for option in recipe_options(name))
         lines = textwrap.wrap(unbroken, 100, break_on_hyphens=False)
         print(textwrap.indent("\n".join(lines), "  ").replace("\xa0", " "))
         return
